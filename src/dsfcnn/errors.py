@@ -1,0 +1,47 @@
+"""What a user can get wrong, and the exit code that each mistake gives on the command line.
+
+Every message is one sentence: what was expected, what came, and after a semicolon what to do.
+Nothing here imports torch, so the command line can answer before torch is loaded.
+"""
+
+
+class DsfcnnError(Exception):
+    """A mistake that the caller can mend. ``exit_code`` is what the command line ends with."""
+
+    exit_code = 70
+
+
+class UsageError(DsfcnnError, ValueError):
+    """An argument, option or setting that has no meaning here."""
+
+    exit_code = 2
+
+
+class GroupError(UsageError):
+    """A group name that is not C1, C2, ... or D1, D2, ..."""
+
+
+class KernelSizeError(UsageError):
+    """A kernel size that cannot be turned about a centre pixel."""
+
+
+class ShapeError(UsageError):
+    """A tensor of the wrong shape for a layer."""
+
+
+class DataError(DsfcnnError, ValueError):
+    """Input data that is damaged or means nothing."""
+
+    exit_code = 65
+
+
+class MissingInputError(DsfcnnError, FileNotFoundError):
+    """An input that is not there or cannot be read."""
+
+    exit_code = 66
+
+
+class OutputError(DsfcnnError, OSError):
+    """An output that cannot be created."""
+
+    exit_code = 73

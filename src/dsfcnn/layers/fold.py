@@ -1,0 +1,73 @@
+"""From a trained model to ordinary layers: filters written out, batch norms merged into the convolutions before them."""
+
+from collections import Counter
+from copy import deepcopy
+from typing import Any
+
+from torch import fx, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from dsfcnn.layers.norm import GBatchNorm
+from dsfcnn.layers.steered import PlainFieldConv, SteeredConv
+
+
+def fold(model: nn.Module) -> nn.Module:
+    """The same function, in evaluation, made of Conv2d and other layers that every exporter knows; ``model`` stays as it is.
+
+    Every layer with a method ``plain()`` is replaced by what that returns. Where a batch norm follows a convolution and nothing else
+    reads the convolution's output, it goes into the convolution's weights. Branches, skips and concatenations stay as the model's own
+    ``forward`` has them. A ``forward`` that cannot be traced (Python decisions about tensors) still folds; only its batch norms
+    remain layers of their own.
+    """
+    model = deepcopy(model).eval()
+    if hasattr(model, "plain"):
+        return model.plain().eval()
+    try:
+        graph = _Tracer().trace(model)
+    except (fx.proxy.TraceError, TypeError, ValueError, AttributeError):
+        return _replace_layers(model).eval()
+    traced = fx.GraphModule(model, graph, class_name=type(model).__name__)
+    _merge_batch_norms(traced)
+    traced.graph.lint()
+    traced.recompile()
+    return _replace_layers(traced).eval()
+
+
+class _Tracer(fx.Tracer):
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return hasattr(m, "plain") or super().is_leaf_module(m, module_qualified_name)
+
+
+def _replace_layers(module: nn.Module) -> nn.Module:
+    for name, child in module.named_children():
+        setattr(module, name, child.plain() if hasattr(child, "plain") else _replace_layers(child))
+    return module
+
+
+def _merge_batch_norms(traced: fx.GraphModule) -> None:
+    modules = dict(traced.named_modules())
+    calls = Counter(node.target for node in traced.graph.nodes if node.op == "call_module")
+    for node in list(traced.graph.nodes):
+        before = node.args[0] if node.args else None
+        if node.op != "call_module" or not isinstance(before, fx.Node) or before.op != "call_module":
+            continue
+        if len(before.users) > 1 or calls[before.target] > 1 or calls[node.target] > 1:
+            continue
+        merged = _merge(modules[before.target], modules[node.target])
+        if merged is None:
+            continue
+        traced.set_submodule(before.target, merged)
+        modules[before.target] = merged
+        node.replace_all_uses_with(before)
+        traced.graph.erase_node(node)
+        traced.delete_submodule(node.target)
+
+
+def _merge(conv: nn.Module, norm: nn.Module) -> nn.Module | None:
+    if isinstance(conv, SteeredConv) and isinstance(norm, GBatchNorm):
+        scale, shift = (values.repeat_interleave(conv.group.size) for values in norm.scale_and_shift())
+        bias = conv.plane_bias()
+        return PlainFieldConv(conv.kernel() * scale[:, None, None, None], shift if bias is None else shift + bias * scale, conv.group.size)
+    if isinstance(conv, nn.Conv2d) and type(norm) is nn.BatchNorm2d:
+        return fuse_conv_bn_eval(conv, norm)
+    return None

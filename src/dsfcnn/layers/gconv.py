@@ -1,0 +1,54 @@
+"""The hidden layer: from G-feature maps to G-feature maps."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from dsfcnn.filters import hidden_bank
+from dsfcnn.groups import Group, parse_group
+from dsfcnn.layers.shapes import expect_fields, expect_positive
+from dsfcnn.layers.steered import FilterKind, SteeredConv
+
+
+class GConv2d(SteeredConv):
+    """Hidden-layer G-convolution, paper Eq. (18). (N, in_fields, G, H, W) -> (N, out_fields, G, H, W).
+
+    One G-filter per pair of fields, moved by all G elements: each of its planar filters turns and changes place. Zeros outside
+    the map, stride 1.
+    """
+
+    offsets: Tensor  # G G
+
+    def __init__(
+        self,
+        in_fields: int,
+        out_fields: int,
+        kernel_size: int = 7,
+        *,
+        group: str | Group = "C8",
+        filters: FilterKind = "steerable",
+        bias: bool = False,
+    ):
+        expect_positive(in_fields=in_fields, out_fields=out_fields)
+        group = parse_group(group)
+        super().__init__((in_fields, group.size), out_fields, kernel_size, group, filters, bias)
+        self.in_fields = in_fields
+        self.register_buffer("offsets", group.offsets().to(self.weight.device), persistent=False)
+
+    def kernel(self) -> Tensor:
+        return hidden_bank(self.weight, self.moved, self.offsets)
+
+    def forward(self, x: Tensor) -> Tensor:
+        expect_fields(x, self.in_fields, self.group.size, "GConv2d")
+        y = F.conv2d(x.flatten(1, 2), self.kernel(), self.plane_bias(), padding=self.kernel_size // 2)
+        return y.unflatten(1, (self.out_fields, self.group.size))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        super()._apply(fn, recurse)
+        self.offsets = self.group.offsets().to(self.offsets.device)  # right even when built on the meta device
+        return self
+
+    def extra_repr(self) -> str:
+        return f"{self.in_fields}, {super().extra_repr()}"
