@@ -29,19 +29,13 @@ class ShapeError(UsageError):
     """A tensor of the wrong shape for a layer."""
 
 
-class DataError(DsfcnnError, ValueError):
-    """Input data that is damaged or means nothing."""
-
-    exit_code = 65
-
-
-class MissingInputError(DsfcnnError, FileNotFoundError):
-    """An input that is not there or cannot be read."""
-
-    exit_code = 66
-
-
 class OutputError(DsfcnnError, OSError):
     """An output that cannot be created."""
 
     exit_code = 73
+
+
+class WriteError(DsfcnnError, OSError):
+    """A write that failed half-way, as on a full disk."""
+
+    exit_code = 74

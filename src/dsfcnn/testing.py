@@ -29,8 +29,8 @@ def equivariance_error(function: Callable[..., Any], images: Tensor, group: str 
     """How far ``function(turned images)`` is from ``turned function(images)``, for every element of the group but the identity.
 
     Args:
-        function: a layer or model. Its output (or each one of a dict, list or tuple) may be G-feature maps (N, C, G, H, W), whose orientations
-            change places, maps (N, C, H, W), or vectors (N, C) that should not change at all.
+        function: a layer or model. Its output (or each one of a dict, list or tuple) may be G-feature maps (N, C, G, H, W), whose
+            orientations change places, maps (N, C, H, W), or vectors (N, C) that should not change at all.
         images: (N, C, H, W), or (N, C, G, H, W) for hidden layers. Square, unless only multiples of 90 degrees are in the group.
         group: name such as "C8".
 
@@ -82,8 +82,12 @@ def _compare(function: Callable[..., Any], images: Tensor, group: Group, element
             got = _outputs(function(act(x, group, element)))
             pairs = [(act(w, group, element), g) for w, g in zip(want, got, strict=True)]
             if not group.is_exact(element):
-                pairs = [tuple(y * _disc(y, _COMPARED) if y.dim() >= 4 else y for y in pair) for pair in pairs]
+                pairs = [(_inner(w), _inner(g)) for w, g in pairs]
             yield element, pairs
+
+
+def _inner(y: Tensor) -> Tensor:
+    return y * _disc(y, _COMPARED) if y.dim() >= 4 else y
 
 
 def _outputs(output: Any) -> list[Tensor]:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dsfcnn.basis.rings import frequency_limits, radial_profile, ring_widths
+from dsfcnn.basis.rings import check_kernel_size, frequency_limits, radial_profile, ring_widths
 
 
 class Atoms(NamedTuple):
@@ -37,6 +37,7 @@ def sample_atoms(kernel_size: int) -> Atoms:
     >>> list(zip(atoms.ring.tolist(), atoms.frequency.tolist()))[:5]
     [(0, 0), (1, 0), (1, 1), (1, 2), (2, 0)]
     """
+    check_kernel_size(kernel_size)
     points = pixel_grid(kernel_size)
     values, rings, frequencies = [], [], []
     for ring, (limit, width) in enumerate(zip(frequency_limits(kernel_size), ring_widths(kernel_size))):

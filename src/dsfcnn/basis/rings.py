@@ -26,8 +26,7 @@ def check_kernel_size(kernel_size: int) -> None:
         raise KernelSizeError(f"kernel_size must be a positive odd integer but is {kernel_size!r}; use 3, 5, 7, ...")
     if kernel_size % 2 == 0:
         raise KernelSizeError(
-            f"kernel_size {kernel_size} has no centre pixel to turn about; "
-            f"use an odd size such as {kernel_size - 1} or {kernel_size + 1}"
+            f"kernel_size {kernel_size} has no centre pixel to turn about; use an odd size such as {kernel_size - 1} or {kernel_size + 1}"
         )
 
 

@@ -16,9 +16,7 @@ def act(x: Tensor, group: Group, element: int) -> Tensor:
     """
     if x.dim() == 5:
         if x.shape[2] != group.size:
-            raise ShapeError(
-                f"{group} acts on (N, C, {group.size}, H, W) but got {tuple(x.shape)}; give the group of the layer"
-            )
+            raise ShapeError(f"{group} acts on (N, C, {group.size}, H, W) but got {tuple(x.shape)}; give the group of the layer")
         source = [group.compose(group.inverse(element), target) for target in range(group.size)]
         x = x[:, :, source]
     elif x.dim() < 4:
@@ -35,9 +33,7 @@ def _turn_by_splines(x: Tensor, degrees: float) -> Tensor:
     from scipy import ndimage
 
     if x.shape[-1] != x.shape[-2]:
-        raise UsageError(
-            f"a map of {x.shape[-2]} x {x.shape[-1]} cannot be turned by {degrees:g} degrees; give a square one"
-        )
+        raise UsageError(f"a map of {x.shape[-2]} x {x.shape[-1]} cannot be turned by {degrees:g} degrees; give a square one")
     planes = x.detach().cpu().double().flatten(0, -3).numpy()
     turned = [ndimage.rotate(plane, degrees, reshape=False, order=5, mode="constant") for plane in planes]
     stacked = torch.stack([torch.from_numpy(plane) for plane in turned])

@@ -24,7 +24,5 @@ def parse_group(group: str | Group) -> Group:
         return group
     match = re.fullmatch(r"([CD])([1-9][0-9]{0,3})", group) if isinstance(group, str) else None
     if match is None:
-        raise GroupError(
-            f"no group {group!r}; use C1, C2, C3, ... (rotations) or D1, D2, ... (rotations and mirrors)"
-        )
+        raise GroupError(f"no group {group!r}; use C1, C2, C3, ... (rotations) or D1, D2, ... (rotations and mirrors)")
     return _FAMILIES[match[1]](int(match[2]))

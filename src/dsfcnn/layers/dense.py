@@ -12,7 +12,8 @@ from dsfcnn.layers.shapes import expect_positive
 class GDenseUnit(nn.Module):
     """One unit of a G-dense-block: 7x7 to 14 fields, 5x5 to 6, joined to its input.
 
-    (N, in_fields, G, H, W) -> (N, in_fields + growth, G, H, W). Batch norm and ReLU come before each convolution; what a unit adds is linear.
+    (N, in_fields, G, H, W) -> (N, in_fields + growth, G, H, W). Batch norm and ReLU come before each convolution; what a unit adds
+    is linear.
     """
 
     def __init__(self, in_fields: int, *, group: str | Group = "C8", middle: int = 14, growth: int = 6):

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from copy import deepcopy
-from typing import Any
 
 from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
@@ -20,8 +19,9 @@ def fold(model: nn.Module) -> nn.Module:
     remain layers of their own.
     """
     model = deepcopy(model).eval()
-    if hasattr(model, "plain"):
-        return model.plain().eval()
+    plain = _plain(model)
+    if plain is not None:
+        return plain.eval()
     try:
         graph = _Tracer().trace(model)
     except (fx.proxy.TraceError, TypeError, ValueError, AttributeError):
@@ -38,9 +38,14 @@ class _Tracer(fx.Tracer):
         return hasattr(m, "plain") or super().is_leaf_module(m, module_qualified_name)
 
 
+def _plain(module: nn.Module) -> nn.Module | None:
+    make = getattr(module, "plain", None)
+    return None if make is None else make()
+
+
 def _replace_layers(module: nn.Module) -> nn.Module:
     for name, child in module.named_children():
-        setattr(module, name, child.plain() if hasattr(child, "plain") else _replace_layers(child))
+        setattr(module, name, _plain(child) or _replace_layers(child))
     return module
 
 
@@ -53,14 +58,14 @@ def _merge_batch_norms(traced: fx.GraphModule) -> None:
             continue
         if len(before.users) > 1 or calls[before.target] > 1 or calls[node.target] > 1:
             continue
-        merged = _merge(modules[before.target], modules[node.target])
+        conv, norm = str(before.target), str(node.target)
+        merged = _merge(modules[conv], modules[norm])
         if merged is None:
             continue
-        traced.set_submodule(before.target, merged)
-        modules[before.target] = merged
+        traced.set_submodule(conv, merged)
         node.replace_all_uses_with(before)
         traced.graph.erase_node(node)
-        traced.delete_submodule(node.target)
+        traced.delete_submodule(norm)
 
 
 def _merge(conv: nn.Module, norm: nn.Module) -> nn.Module | None:

@@ -7,7 +7,6 @@ equivariance without a word. So an odd axis is read by windows of three, centred
 
 from typing import Literal
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 

@@ -31,9 +31,7 @@ class SteeredConv(nn.Module):
     moved: Tensor  # G L K K
     bias: nn.Parameter | None
 
-    def __init__(
-        self, readers: tuple[int, ...], out_fields: int, kernel_size: int, group: str | Group, filters: FilterKind, bias: bool
-    ):
+    def __init__(self, readers: tuple[int, ...], out_fields: int, kernel_size: int, group: str | Group, filters: FilterKind, bias: bool):
         super().__init__()
         if filters not in _BASES:
             raise UsageError(f"no filters of kind {filters!r}; use 'steerable' or 'rotated'")

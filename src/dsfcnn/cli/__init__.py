@@ -1,0 +1,1 @@
+"""The command ``dsfcnn``: one file a command, each a few lines over the library."""

@@ -1,0 +1,71 @@
+"""The program: finds the command, runs it, and turns a user's mistake into one line and the right exit code.
+
+Commands import torch and the rest of the package when they run, so that ``--help`` answers at once.
+"""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from dsfcnn import __version__
+from dsfcnn.cli.doctor import doctor
+from dsfcnn.cli.filters import filters
+from dsfcnn.errors import DsfcnnError
+
+app = typer.Typer(name="dsfcnn", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.command()(filters)
+app.command()(doctor)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"dsfcnn {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _program(
+    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Rotation-equivariant CNNs for histology."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    debug = "--debug" in options
+    # --debug is a setting of the program; taken out here, it may also stand behind the command's name.
+    arguments = [a for a in options if a != "--debug"] + arguments[len(options) :]
+    sys.exit(_run(arguments, debug))
+
+
+def _run(arguments: list[str], debug: bool) -> int:
+    try:
+        return app(arguments, prog_name="dsfcnn", standalone_mode=False) or 0
+    except typer.Abort:
+        return 130
+    except DsfcnnError as error:
+        if debug:
+            raise
+        return _say(str(error), error.exit_code)
+    except Exception as error:
+        if debug:
+            raise
+        if hasattr(error, "format_message"):  # a mistake in the command line, told by typer
+            return _say_usage(error)
+        return _say(f"{type(error).__name__}: {error}; this is a bug of dsfcnn, run again with --debug to see where", 70)
+
+
+def _say_usage(error: Any) -> int:
+    message = " ".join(error.format_message().split()).rstrip(".")
+    if not message:  # the bare command, which has printed its help
+        return 2
+    context = getattr(error, "ctx", None)
+    return _say(f"{message}; see {context.command_path if context else 'dsfcnn'} --help", 2)
+
+
+def _say(message: str, exit_code: int) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return exit_code

@@ -1,0 +1,57 @@
+"""Files that are whole or not there, and folders that are not overwritten by accident."""
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from dsfcnn.errors import OutputError, WriteError
+
+
+def claim_outputs(folder: Path, names: list[str], overwrite: bool) -> None:
+    """Make the folder and see that the files can be written there, before any work is done."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot make this folder ({error.strerror}); give another --out") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OutputError(f"{folder}: not writable; give another --out")
+    existing = [name for name in names if (folder / name).exists()]
+    if existing and not overwrite:
+        raise OutputError(f"{folder / existing[0]}: exists already; give another --out, or --overwrite")
+
+
+@contextmanager
+def atomic_write(path: Path) -> Iterator[BinaryIO]:
+    """A file that appears under its name when it is complete and on disk, and leaves nothing behind when it is not."""
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name[:100]}.", delete=False) as stream:
+            temporary = stream.name
+            yield stream  # type: ignore[misc]
+            stream.flush()
+            os.fsync(stream.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)  # temporary files are private; this one is the user's
+        os.replace(temporary, path)
+        temporary = None
+        _sync_folder(path.parent)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise WriteError(f"{path}: the disk is full; make room and run again") from error
+        raise
+    finally:
+        if temporary is not None:
+            os.unlink(temporary)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""What equivariance buys: figures and comparisons."""

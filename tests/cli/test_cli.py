@@ -1,0 +1,87 @@
+"""The command line: answers at once, and a mistake is one line with the right exit code."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from PIL import Image
+
+
+def dsfcnn(*arguments):
+    return subprocess.run([sys.executable, "-m", "dsfcnn", *map(str, arguments)], capture_output=True, text=True, timeout=120)
+
+
+def test_help_does_not_import_torch():
+    code = """
+import sys
+from dsfcnn.cli.main import main
+try:
+    main(["--help"])
+except SystemExit:
+    print({"torch", "scipy", "matplotlib"} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert "filters" in done.stdout
+    assert done.stdout.strip().endswith("set()")
+
+
+def test_version():
+    done = dsfcnn("--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith("dsfcnn ")
+
+
+def test_doctor_names_what_is_missing_and_how_to_get_it():
+    found = json.loads(dsfcnn("doctor", "--json").stdout)
+    assert found["required"]["missing"] == []
+    assert found["required"]["packages"]["torch"]
+    extras = {part["extra"]: part for part in found["extras"]}
+    assert {"wsi", "dask", "onnx", "viewer", "test"} <= set(extras)
+    assert extras["wsi"]["command"] == "pip install 'dsfcnn[wsi]'"
+    assert "rasterio" in extras["wsi"]["packages"]
+    assert dsfcnn("doctor").returncode == 0
+
+
+def test_filters_draws_pictures_and_does_not_overwrite(tmp_path):
+    done = dsfcnn("filters", "--out", tmp_path / "new" / "pictures", "--group", "C4", "--kernel-size", 5)
+    assert done.returncode == 0, done.stderr
+    names = sorted(path.name for path in (tmp_path / "new" / "pictures").iterdir())
+    assert names == ["basis-11x11.png", "basis-5x5.png", "hidden-layer-C4.png", "input-layer-C4.png"]
+    for line in done.stdout.splitlines():
+        with Image.open(line) as picture:
+            assert len(picture.convert("RGB").getcolors(1 << 20)) > 20, "an empty picture"
+    again = dsfcnn("filters", "--out", tmp_path / "new" / "pictures", "--group", "C4", "--kernel-size", 5)
+    assert again.returncode == 73
+    assert again.stderr.startswith("error: ")
+    assert again.stderr.count("\n") == 1
+    assert "--overwrite" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ((), 2, ""),
+        (("nonsense",), 2, "No such command 'nonsense'"),
+        (("filters",), 2, "--out"),
+        (("filters", "--out", "OUT", "--grup", "C8"), 2, "--group"),
+        (("filters", "--out", "OUT", "--group", "E8"), 2, "use C1"),
+        (("filters", "--out", "OUT", "--kernel-size", "4"), 2, "odd"),
+        (("filters", "--out", "OUT", "--kernel-size", "four"), 2, "integer"),
+        (("filters", "--out", "/proc/no/such/folder"), 73, "--out"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments, code, words, tmp_path):
+    done = dsfcnn(*[str(tmp_path / "out") if a == "OUT" else a for a in arguments])
+    assert done.returncode == code
+    assert words in done.stderr
+    assert done.stderr.count("\n") == (1 if words else 0)
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    for arguments in (("--debug", "filters"), ("filters", "--debug")):
+        done = dsfcnn(*arguments, "--out", tmp_path / "out", "--group", "E8")
+        assert "Traceback" in done.stderr
+        assert "GroupError" in done.stderr
