@@ -12,8 +12,13 @@ try:
 except PackageNotFoundError:  # run from a source tree that was never installed
     __version__ = "0+unknown"
 
-_MODULES = ("basis", "errors", "filters", "groups", "layers", "testing")
-_NAMES = {"fold": "dsfcnn.layers.fold"}
+_MODULES = ("basis", "errors", "filters", "groups", "layers", "models", "testing")
+_NAMES = {
+    "create": "dsfcnn.models",
+    "fold": "dsfcnn.layers.fold",
+    "load_model": "dsfcnn.models",
+    "save_model": "dsfcnn.models",
+}
 
 __all__ = ["__version__", *_MODULES, *_NAMES]
 

@@ -29,6 +29,18 @@ class ShapeError(UsageError):
     """A tensor of the wrong shape for a layer."""
 
 
+class DataError(DsfcnnError, ValueError):
+    """A file that is damaged, means nothing or belongs to something else."""
+
+    exit_code = 65
+
+
+class MissingInputError(DsfcnnError, FileNotFoundError):
+    """An input that is not there or cannot be read."""
+
+    exit_code = 66
+
+
 class OutputError(DsfcnnError, OSError):
     """An output that cannot be created."""
 

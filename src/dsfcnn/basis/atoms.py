@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from dsfcnn.basis.context import on_cpu
 from dsfcnn.basis.rings import check_kernel_size, frequency_limits, radial_profile, ring_widths
 
 
@@ -27,6 +28,7 @@ def pixel_grid(kernel_size: int) -> Tensor:
     return torch.complex(axis.expand(kernel_size, -1), -axis[:, None].expand(-1, kernel_size))
 
 
+@on_cpu
 def sample_atoms(kernel_size: int) -> Atoms:
     r"""Atoms of paper Eq. (12), :math:`\psi_{jk}(u) = \tau_j(|u|) e^{ik \arg u}`, at every pixel of a K x K square.
 

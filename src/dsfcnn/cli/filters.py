@@ -8,9 +8,10 @@ import typer
 
 def filters(
     out: Annotated[Path, typer.Option(help="Folder for the pictures.")],
-    kernel_size: Annotated[int, typer.Option(help="Size of the drawn layer's filters, odd.")] = 7,
-    group: Annotated[str, typer.Option(help="C4, C8, D4, ...")] = "C8",
-    seed: Annotated[int, typer.Option(help="Of the layer's random weights.")] = 0,
+    model: Annotated[Path | None, typer.Option(help="Model folder whose filters to draw; without it, random ones.")] = None,
+    kernel_size: Annotated[int, typer.Option(help="Size of random filters, odd.")] = 7,
+    group: Annotated[str, typer.Option(help="Of random filters: C4, C8, D4, ...")] = "C8",
+    seed: Annotated[int, typer.Option(help="Of random filters.")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace pictures that are there.")] = False,
 ) -> None:
     """Draw the basis, and a layer's filters in all their orientations."""
@@ -18,13 +19,17 @@ def filters(
 
     from dsfcnn.files import atomic_write, claim_outputs
     from dsfcnn.layers import GConv2d, LiftConv2d
-    from dsfcnn.study.figures import draw_basis, draw_hidden_filter, draw_lifting_filters
+    from dsfcnn.models import load_model
+    from dsfcnn.study.figures import draw_basis, draw_hidden_filter, draw_lifting_filters, first_layers
 
-    torch.manual_seed(seed)
-    lift = LiftConv2d(1, 4, kernel_size, group=group)
-    hidden = GConv2d(1, 1, kernel_size, group=group)
+    if model is None:
+        torch.manual_seed(seed)
+        lift, hidden = LiftConv2d(1, 4, kernel_size, group=group), GConv2d(1, 1, kernel_size, group=group)
+    else:
+        lift, hidden = first_layers(load_model(model))
+    size = lift.kernel_size
     figures = {
-        f"basis-{kernel_size}x{kernel_size}.png": lambda: draw_basis(kernel_size),
+        f"basis-{size}x{size}.png": lambda: draw_basis(size),
         "basis-11x11.png": lambda: draw_basis(11),  # the size of the paper's figure
         f"input-layer-{lift.group}.png": lambda: draw_lifting_filters(lift),
         f"hidden-layer-{hidden.group}.png": lambda: draw_hidden_filter(hidden),

@@ -5,8 +5,7 @@ with fixed pictures ``moved``. Steerable filters have one picture per atom and l
 filters one per pixel. So one piece of code serves both.
 """
 
-from collections.abc import Callable
-from functools import wraps
+import math
 from typing import NamedTuple
 
 import torch
@@ -18,18 +17,17 @@ class FilterBasis(NamedTuple):
 
     moved: Tensor  # G L K K, float64
     spread: Tensor  # L, relative standard deviation of each weight at initialisation
+    gain: float  # how much of a feature map's energy such a filter passes on average, see filters/init.py
     paper_count: int  # numbers per filter as the paper counts them: dead ones included
 
 
-def fixed_tensors(make: Callable[..., FilterBasis]) -> Callable[..., FilterBasis]:
-    """Make ordinary CPU tensors whatever the caller's torch.device() or inference_mode(): what is cached serves every later caller."""
-
-    @wraps(make)
-    def made(*args: object) -> FilterBasis:
-        with torch.inference_mode(False), torch.device("cpu"):
-            return make(*args)
-
-    return made
+def draw_weights(weight: Tensor, basis: FilterBasis) -> None:
+    """Fill (out, planes read..., L) with new weights, of the size that keeps the signal's variance through a ReLU."""
+    if weight.is_meta:  # nothing to fill, and drawing there is slow
+        return
+    planes = weight[0, ..., 0].numel()
+    with torch.no_grad():
+        weight.normal_().mul_(basis.spread.to(weight) * math.sqrt(2 / (planes * basis.gain)))
 
 
 def lifting_bank(weight: Tensor, moved: Tensor) -> Tensor:

@@ -6,13 +6,15 @@ import torch
 from torch import Tensor
 
 from dsfcnn.basis.atoms import pixel_grid
+from dsfcnn.basis.context import on_cpu
 from dsfcnn.basis.rings import check_kernel_size
-from dsfcnn.filters.bank import FilterBasis, fixed_tensors
+from dsfcnn.filters.bank import FilterBasis
+from dsfcnn.filters.init import expected_gain
 from dsfcnn.groups import Group
 
 
 @cache
-@fixed_tensors
+@on_cpu
 def rotated_basis(kernel_size: int, group: Group) -> FilterBasis:
     """Weights of an ordinary filter: its pixels, row by row.
 
@@ -26,7 +28,8 @@ def rotated_basis(kernel_size: int, group: Group) -> FilterBasis:
     inside = torch.ones(points.shape, dtype=torch.bool) if exact else points.abs() <= kernel_size // 2 + 0.5
     taps = points[inside]  # L
     moved = torch.stack([_turned_pictures(points, taps, group, element) for element in range(group.size)])
-    return FilterBasis(moved * inside, torch.ones(len(taps)).double(), paper_count=kernel_size**2)
+    moved, spread = moved * inside, torch.ones(len(taps)).double()
+    return FilterBasis(moved, spread, expected_gain(moved, spread), paper_count=kernel_size**2)
 
 
 def _turned_pictures(points: Tensor, taps: Tensor, group: Group, element: int) -> Tensor:

@@ -5,12 +5,14 @@ from functools import cache
 import torch
 
 from dsfcnn.basis import sample_atoms
-from dsfcnn.filters.bank import FilterBasis, fixed_tensors
+from dsfcnn.basis.context import on_cpu
+from dsfcnn.filters.bank import FilterBasis
+from dsfcnn.filters.init import expected_gain
 from dsfcnn.groups import Group
 
 
 @cache
-@fixed_tensors
+@on_cpu
 def steerable_basis(kernel_size: int, group: Group) -> FilterBasis:
     """Weights of a steerable filter: the real part of each atom's weight, then the imaginary parts of those with k > 0.
 
@@ -25,4 +27,4 @@ def steerable_basis(kernel_size: int, group: Group) -> FilterBasis:
     # The finer an atom oscillates, the worse pixels hold it between quarter turns: start with less of it. Equal parts instead give a
     # four-layer network 1.4 times the error at 45 degrees.
     spread = (1 / (1 + frequency.double())).sqrt()
-    return FilterBasis(moved, spread, paper_count=2 * len(oscillates))
+    return FilterBasis(moved, spread, expected_gain(moved, spread), paper_count=2 * len(oscillates))

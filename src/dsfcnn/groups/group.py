@@ -55,7 +55,7 @@ class Group(ABC):
     def offsets(self) -> Tensor:
         """(G, G): the element phi^-1 theta for each theta (row) and phi (column); for C_n, theta - phi of Eq. (18)."""
         rows = [[self.compose(self.inverse(phi), theta) for phi in range(self.size)] for theta in range(self.size)]
-        return torch.tensor(rows, device="cpu")
+        return torch.tensor(rows)
 
     def steer(self, atoms: Tensor, frequency: Tensor) -> Tensor:
         r"""Every atom moved by every element: (A, K, K) complex -> (G, A, K, K, 2) real.

@@ -1,12 +1,52 @@
 """G-dense-blocks: each unit reads everything before it and adds a few fields."""
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from dsfcnn.groups import Group
 from dsfcnn.layers.gconv import GConv2d
 from dsfcnn.layers.norm import GBatchNorm
 from dsfcnn.layers.shapes import expect_positive
+from dsfcnn.layers.steered import FilterKind
+
+
+class JoinedFields(nn.Sequential):
+    """Layers that read several maps joined along their fields.
+
+    With ``checkpointing``, what lies between the maps and the output is not kept for the backward pass but computed again there: the joined
+    map and every step after it, which make up most of a dense network's memory.
+    """
+
+    checkpointing = False
+
+    def forward(self, *maps: Tensor) -> Tensor:
+        if self.checkpointing and self.training and torch.is_grad_enabled():
+            return checkpoint(self._joined, *maps, use_reentrant=False, context_fn=self._contexts)
+        return self._joined(*maps)
+
+    def _joined(self, *maps: Tensor) -> Tensor:
+        return super().forward(torch.cat(maps, dim=1) if len(maps) > 1 else maps[0])
+
+    def _contexts(self) -> tuple[AbstractContextManager, AbstractContextManager]:
+        return nullcontext(), _statistics_kept(self)
+
+
+@contextmanager
+def _statistics_kept(module: nn.Module) -> Iterator[None]:
+    """Batch norms inside take no note of what passes: the second computation of a batch must not count twice."""
+    norms = [(norm, norm.momentum, norm.num_batches_tracked) for norm in module.modules() if isinstance(norm, nn.BatchNorm3d)]
+    for norm, _, count in norms:
+        norm.momentum = 0.0
+        norm.num_batches_tracked = None if count is None else count.clone()
+    try:
+        yield
+    finally:
+        for norm, momentum, count in norms:
+            norm.momentum, norm.num_batches_tracked = momentum, count
 
 
 class GDenseUnit(nn.Module):
@@ -16,19 +56,23 @@ class GDenseUnit(nn.Module):
     is linear.
     """
 
-    def __init__(self, in_fields: int, *, group: str | Group = "C8", middle: int = 14, growth: int = 6):
+    def __init__(self, in_fields: int, *, group: str | Group = "C8", middle: int = 14, growth: int = 6, filters: FilterKind = "steerable"):
         super().__init__()
-        self.body = nn.Sequential(
+        self.body = JoinedFields(
             GBatchNorm(in_fields),
             nn.ReLU(),
-            GConv2d(in_fields, middle, kernel_size=7, group=group),
+            GConv2d(in_fields, middle, kernel_size=7, group=group, filters=filters),
             GBatchNorm(middle),
             nn.ReLU(),
-            GConv2d(middle, growth, kernel_size=5, group=group),
+            GConv2d(middle, growth, kernel_size=5, group=group, filters=filters),
         )
 
+    def added(self, *maps: Tensor) -> Tensor:
+        """What the unit adds to maps that it reads joined."""
+        return self.body(*maps)
+
     def forward(self, x: Tensor) -> Tensor:
-        return torch.cat((x, self.body(x)), dim=1)
+        return torch.cat((x, self.added(x)), dim=1)
 
 
 class GDenseBlock(nn.Module):
@@ -42,6 +86,7 @@ class GDenseBlock(nn.Module):
         group: name such as "C8".
         out_fields: fields of the closing convolution; by default all that the units made, in_fields + units * growth.
         middle, growth: fields after the 7x7 and the 5x5 convolution of a unit (paper: 14 and 6).
+        checkpointing: in training, keep only what each unit adds and compute the rest again in the backward pass.
     """
 
     def __init__(
@@ -53,16 +98,25 @@ class GDenseBlock(nn.Module):
         out_fields: int | None = None,
         middle: int = 14,
         growth: int = 6,
+        filters: FilterKind = "steerable",
+        checkpointing: bool = False,
     ):
         super().__init__()
         expect_positive(in_fields=in_fields, units=units, middle=middle, growth=growth)
         made = in_fields + units * growth
-        self.units = nn.Sequential(
-            *[GDenseUnit(in_fields + unit * growth, group=group, middle=middle, growth=growth) for unit in range(units)]
+        dense = [GDenseUnit(in_fields + unit * growth, group=group, middle=middle, growth=growth, filters=filters) for unit in range(units)]
+        self.units = nn.ModuleList(dense)
+        self.closing = JoinedFields(
+            GBatchNorm(made),
+            nn.ReLU(),
+            GConv2d(made, made if out_fields is None else out_fields, kernel_size=5, group=group, filters=filters),
         )
-        self.closing = nn.Sequential(
-            GBatchNorm(made), nn.ReLU(), GConv2d(made, made if out_fields is None else out_fields, kernel_size=5, group=group)
-        )
+        for joined in (*(unit.body for unit in dense), self.closing):
+            joined.checkpointing = checkpointing
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.closing(self.units(x))
+        maps = [x]
+        for unit in self.units:
+            assert isinstance(unit, GDenseUnit)
+            maps.append(unit.added(*maps))
+        return self.closing(*maps)

@@ -1,8 +1,5 @@
 """The hidden layer: from G-feature maps to G-feature maps."""
 
-from collections.abc import Callable
-from typing import Any
-
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -35,7 +32,9 @@ class GConv2d(SteeredConv):
         group = parse_group(group)
         super().__init__((in_fields, group.size), out_fields, kernel_size, group, filters, bias)
         self.in_fields = in_fields
-        self.register_buffer("offsets", group.offsets().to(self.weight.device), persistent=False)
+
+    def fixed(self) -> dict[str, Tensor]:
+        return {**super().fixed(), "offsets": self.group.offsets()}
 
     def kernel(self) -> Tensor:
         return hidden_bank(self.weight, self.moved, self.offsets)
@@ -44,11 +43,6 @@ class GConv2d(SteeredConv):
         expect_fields(x, self.in_fields, self.group.size, "GConv2d")
         y = F.conv2d(x.flatten(1, 2), self.kernel(), self.plane_bias(), padding=self.kernel_size // 2)
         return y.unflatten(1, (self.out_fields, self.group.size))
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        super()._apply(fn, recurse)
-        self.offsets = self.group.offsets().to(self.offsets.device)  # right even when built on the meta device
-        return self
 
     def extra_repr(self) -> str:
         return f"{self.in_fields}, {super().extra_repr()}"

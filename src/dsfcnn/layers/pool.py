@@ -83,6 +83,25 @@ class AntialiasedPool(_HalvingPool):
         return _smooth(running, even=(1, 4, 6, 4, 1), odd=(1, 4, 6, 4, 1))
 
 
+class MagnitudePool(nn.Module):
+    """Spatial pooling by 2 that keeps, of each window, the pair of numbers with the largest magnitude.
+
+    For maps (N, C, S, H, W) whose S planes are pairs: real and imaginary parts, or components of vectors.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        pairs = x.unflatten(2, (-1, 2))  # N C S/2 2 H W
+        odd = [length % 2 for length in x.shape[-2:]]
+        magnitude = pairs.square().sum(3).flatten(1, 2)
+        largest, index = F.max_pool2d(magnitude, kernel_size=[2 + o for o in odd], stride=2, padding=odd, return_indices=True)
+        index = index.unflatten(1, pairs.shape[1:3]).unsqueeze(3).expand(-1, -1, -1, 2, -1, -1)
+        kept = pairs.flatten(-2).gather(-1, index.flatten(-2)).unflatten(-1, largest.shape[-2:])
+        return kept.flatten(2, 3)
+
+    def plain(self) -> nn.Module:
+        return self
+
+
 def _smooth(planes: Tensor, even: tuple[int, ...], odd: tuple[int, ...]) -> Tensor:
     """Weighted means at every second place of both axes, the ends repeated, with the weights for its length along each axis."""
     for axis in (-2, -1):

@@ -1,23 +1,21 @@
 """What LiftConv2d and GConv2d share: weights, the fixed pictures that they weigh, and the way to a plain convolution."""
 
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from dsfcnn.errors import UsageError
-from dsfcnn.filters import FilterBasis, rotated_basis, steerable_basis, weight_deviation
+from dsfcnn.filters import FilterBasis, draw_weights, rotated_basis, steerable_basis
 from dsfcnn.groups import Group, parse_group
+from dsfcnn.layers.fixed import FixedTensors
 
 FilterKind = Literal["steerable", "rotated"]
 _BASES = {"steerable": steerable_basis, "rotated": rotated_basis}
 
 
-class SteeredConv(nn.Module):
+class SteeredConv(FixedTensors):
     """A convolution whose filters are moved by every element of a group; subclasses say how, Eq. (18) or (19).
-
-    The fixed pictures are a buffer that is not saved: the state holds the weights alone, in training and evaluation alike.
 
     Args:
         readers: planes that one output reads: (in_channels,) or (in_fields, G).
@@ -39,20 +37,21 @@ class SteeredConv(nn.Module):
         self.out_fields, self.kernel_size, self.filters = out_fields, kernel_size, filters
         basis = self.basis()
         self.weight = nn.Parameter(torch.empty(out_fields, *readers, len(basis.spread)))
-        self.register_buffer("moved", basis.moved.to(self.weight, copy=True), persistent=False)
         self.register_parameter("bias", nn.Parameter(torch.empty(out_fields)) if bias else None)
+        self.register_fixed(like=self.weight)
         self.reset_parameters()
 
     def basis(self) -> FilterBasis:
         return _BASES[self.filters](self.kernel_size, self.group)
 
+    def fixed(self) -> dict[str, Tensor]:
+        return {"moved": self.basis().moved}
+
     def reset_parameters(self) -> None:
         """Draw new weights, of the size that keeps the signal's variance."""
-        with torch.no_grad():
-            deviation = weight_deviation(self.basis(), inputs=self.weight[0, ..., 0].numel())
-            self.weight.normal_().mul_(deviation.to(self.weight))
-            if self.bias is not None:
-                self.bias.zero_()
+        draw_weights(self.weight, self.basis())
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
 
     def paper_count(self) -> int:
         """Parameters as the paper counts them: two reals for every complex weight, every pixel of an ordinary filter."""
@@ -70,12 +69,6 @@ class SteeredConv(nn.Module):
     def plain(self) -> "PlainFieldConv":
         """The same function as an ordinary convolution, with the filters as they are now."""
         return PlainFieldConv(self.kernel(), self.plane_bias(), self.group.size)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        # .double() after building in float32 would keep pictures rounded to float32, and quarter turns would commute to 1e-8 only.
-        super()._apply(fn, recurse)
-        self.moved = self.basis().moved.to(self.moved, copy=True)
-        return self
 
     def extra_repr(self) -> str:
         return f"{self.out_fields}, kernel_size={self.kernel_size}, group={self.group}, filters={self.filters}"

@@ -3,9 +3,10 @@
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from torch import Tensor
+from torch import Tensor, nn
 
 from dsfcnn.basis import frequency_limits, sample_atoms
+from dsfcnn.errors import UsageError
 from dsfcnn.layers import GConv2d, LiftConv2d
 
 _REAL, _IMAGINARY = "#c0392b", "#2c5aa0"  # borders, red and blue as in the paper's figure of the basis
@@ -33,6 +34,15 @@ def draw_basis(kernel_size: int) -> Figure:
         axes[ring, 2 * frequency - 1].set_title(f"k = {frequency}", loc="left", fontsize=9)
     figure.suptitle(f"Atoms of {kernel_size}x{kernel_size} steerable filters: red real part, blue imaginary part", fontsize=10)
     return figure
+
+
+def first_layers(model: nn.Module) -> tuple[LiftConv2d, GConv2d]:
+    """The input layer of a group network, and its first hidden layer."""
+    lift = next((layer for layer in model.modules() if isinstance(layer, LiftConv2d)), None)
+    hidden = next((layer for layer in model.modules() if isinstance(layer, GConv2d)), None)
+    if lift is None or hidden is None:
+        raise UsageError(f"{type(model).__name__} has no group convolutions to draw; give a dsf, steerable, gcnn, p4m or sfcnn model")
+    return lift, hidden
 
 
 def draw_lifting_filters(layer: LiftConv2d) -> Figure:

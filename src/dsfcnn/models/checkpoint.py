@@ -1,0 +1,180 @@
+"""Model folders: config.json, model.safetensors and a card. Reading one executes nothing and believes nothing.
+
+A folder is written file by file, each whole or not at all. Weights are checked before they are used: names, shapes, number types and
+that every number is finite; the network is first built without memory, so a config that lies about its size costs nothing.
+"""
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from dsfcnn import __version__
+from dsfcnn.errors import DataError, DsfcnnError, MissingInputError, UsageError
+from dsfcnn.files import atomic_write, claim_outputs
+from dsfcnn.models.registry import count_parameters, create
+
+FORMAT = 1  # of the folder; raised when an older program could not read a new one rightly
+_CONFIG, _WEIGHTS, _CARD = "config.json", "model.safetensors", "README.md"
+_LARGEST_CONFIG = 1 << 20  # bytes
+
+
+def save_model(
+    model: nn.Module,
+    folder: str | Path,
+    *,
+    task: str | None = None,
+    mpp: float | None = None,
+    classes: list[dict[str, str]] | None = None,
+    tile_margin: int | None = None,
+    card: str | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Write a model made by ``create`` as a model folder.
+
+    Args:
+        model: in any mode; its weights and statistics are saved in float32.
+        folder: made if missing; files of an earlier model there are refused without ``overwrite``.
+        task: "tumour", "glands", "nuclei" or "digits"; by default the last part of the model's name.
+        mpp: resolution it was trained at, microns per pixel.
+        classes: name and colour of what it finds, such as [{"name": "nucleus", "color": "#1f77b4"}].
+        tile_margin: pixels of context that a tile needs around it.
+        card: text of the model card, Markdown.
+    """
+    architecture = getattr(model, "architecture", None)
+    if architecture is None:
+        raise UsageError("this model was not made by dsfcnn.create, so a folder could not build it again; save its state_dict instead")
+    state = {name: _stored(tensor) for name, tensor in model.state_dict().items()}
+    _expect_finite(state, f"{type(model).__name__}", "train again from the last good checkpoint")
+    config = {
+        "format": FORMAT,
+        "dsfcnn": __version__,
+        "architecture": architecture,
+        "task": task or architecture["name"].rpartition("-")[2],
+        "mpp": mpp,
+        "classes": classes,
+        "normalisation": "RGB in [0, 1]",
+        "tile_margin": tile_margin,
+    }
+    folder = Path(folder)
+    claim_outputs(folder, [_CONFIG, _WEIGHTS, _CARD], overwrite)
+    contents = {
+        _WEIGHTS: save(state),
+        _CARD: (card or _default_card(model, config)).encode(),
+        _CONFIG: json.dumps(config, indent=2).encode() + b"\n",  # last: a folder with a config has everything
+    }
+    for name, content in contents.items():
+        with atomic_write(folder / name) as stream:
+            stream.write(content)
+
+
+def load_model(folder: str | Path) -> nn.Module:
+    """The model of a folder, in evaluation mode."""
+    folder = Path(folder)
+    config = read_config(folder)
+    try:
+        with torch.device("meta"):
+            model = create(**config["architecture"])
+    except (DsfcnnError, TypeError, AttributeError) as error:
+        raise DataError(f"{folder / _CONFIG}: {error}; this folder does not describe a model of this version") from error
+    state = _read_weights(folder / _WEIGHTS)
+    _expect_same(model.state_dict(), state, folder / _WEIGHTS)
+    _expect_finite(state, str(folder / _WEIGHTS), "get the model again")
+    model.to_empty(device="cpu")
+    model.load_state_dict(state)
+    return model.eval()
+
+
+def read_config(folder: str | Path) -> dict[str, Any]:
+    """What a model folder says of its model."""
+    path = Path(folder) / _CONFIG
+    content = _read(path, _LARGEST_CONFIG)
+    try:
+        config = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not JSON; get the model again") from error
+    version = config.get("format") if isinstance(config, dict) else None
+    if not isinstance(version, int) or not isinstance(config.get("architecture"), dict):
+        raise DataError(f"{path}: not the config of a dsfcnn model; give a folder written by save_model or dsfcnn train")
+    if version > FORMAT:
+        made_by = config.get("dsfcnn", "a newer dsfcnn")
+        raise DataError(f"{path}: made by version {made_by}, needs dsfcnn >= {made_by} but this is {__version__}; upgrade dsfcnn")
+    return config
+
+
+def _read(path: Path, largest: int | None = None) -> bytes:
+    """A regular file's content; a pipe or device is not even opened."""
+    try:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            raise MissingInputError(f"{path}: not a file; give a model folder")
+        if largest is not None and status.st_size > largest:
+            raise DataError(f"{path}: {status.st_size} bytes are too many for this file; get the model again")
+        return path.read_bytes()
+    except MissingInputError:
+        raise
+    except OSError as error:
+        raise MissingInputError(f"{path}: {error.strerror}; give a model folder") from error
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    content = _read(path)
+    try:
+        length = int.from_bytes(content[:8], "little")
+        if len(content) < 8 or length > len(content) - 8:
+            raise ValueError
+        json.loads(content[8 : 8 + length], object_pairs_hook=_without_duplicates)
+        return load(content)
+    except (ValueError, RecursionError, SafetensorError, KeyError) as error:
+        raise DataError(f"{path}: not a safetensors file, or a damaged one; get the model again") from error
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len({key for key, _ in pairs}) != len(pairs):
+        raise ValueError("a name occurs twice")
+    return dict(pairs)
+
+
+def _expect_same(expected: dict[str, Tensor], found: dict[str, Tensor], path: Path) -> None:
+    differences = [
+        f"{name}: expected {_describe(expected.get(name))}, found {_describe(found.get(name))}"
+        for name in [*expected, *(name for name in found if name not in expected)]
+        if _describe(expected.get(name)) != _describe(found.get(name))
+    ]
+    if differences:
+        more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
+        raise DataError(
+            f"{path}: weights of another model ({', '.join(differences[:3])}{more}); give the weights that belong to config.json"
+        )
+
+
+def _describe(tensor: Tensor | None) -> str:
+    return "nothing" if tensor is None else f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
+
+
+def _expect_finite(state: dict[str, Tensor], where: str, remedy: str) -> None:
+    for name, tensor in state.items():
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise DataError(f"{where}: {name} has numbers that are not finite; {remedy}")
+
+
+def _stored(tensor: Tensor) -> Tensor:
+    tensor = tensor.detach().cpu()
+    return (tensor.float() if tensor.is_floating_point() else tensor).contiguous()
+
+
+def _default_card(model: nn.Module, config: dict[str, Any]) -> str:
+    count = count_parameters(model)
+    architecture = ", ".join(f"{key} {value}" for key, value in config["architecture"].items())
+    resolution = "not stated" if config["mpp"] is None else f"{config['mpp']} um per pixel"
+    return (
+        f"# {config['architecture']['name']}\n\nTask: {config['task']}. Resolution: {resolution}.\n\n"
+        f"Architecture: {architecture}. {count['live']:,} learned parameters ({count['paper']:,} as the DSF-CNN paper counts).\n\n"
+        "Data, licence and metrics: not stated.\n\nResearch use only; not for diagnosis.\n"
+    )

@@ -1,0 +1,96 @@
+"""DSF-CNN, the paper's model (section IV): dense blocks of steerable G-convolutions, for patches and for maps."""
+
+from collections.abc import Mapping
+
+from torch import Tensor, nn
+
+from dsfcnn.groups import Group
+from dsfcnn.layers import GBatchNorm, GConv2d, GDenseBlock, GPool, LiftConv2d, MaxPool, Upsample
+from dsfcnn.models.heads import class_head, map_head
+
+
+def scaled(fields: int, width: float) -> int:
+    """So many fields at this width, at least one."""
+    return max(1, round(fields * width))
+
+
+class DSFEncoder(nn.Module):
+    """Input layer, hidden layer, then four times: max-pooling and a dense block of 3, 4, 5, 6 units.
+
+    (N, 3, H, W) -> five G-feature maps, each half the height and width of the one before. Their fields are in ``fields``.
+    """
+
+    def __init__(self, transitions: list[int], group: str | Group, width: float, checkpointing: bool):
+        super().__init__()
+        stem = scaled(10, width)
+        self.stem = nn.Sequential(
+            LiftConv2d(3, stem, kernel_size=7, group=group), GBatchNorm(stem), nn.ReLU(), GConv2d(stem, stem, kernel_size=7, group=group)
+        )
+        self.pool = MaxPool(2)
+        self.fields = [stem, *(scaled(fields, width) for fields in transitions)]
+        self.blocks = nn.ModuleList(
+            _dense_block(self.fields[level], units, self.fields[level + 1], group, width, checkpointing)
+            for level, units in enumerate([3, 4, 5, 6])
+        )
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        levels = [self.stem(x)]
+        for block in self.blocks:
+            levels.append(block(self.pool(levels[-1])))
+        return levels
+
+
+class DSFClassifier(nn.Module):
+    """DSF-CNN for patches: encoder, spatial mean, maximum over orientations, three 1x1 convolutions. (N, 3, H, W) -> (N, classes).
+
+    The paper's figure of 2.2M parameters is met with 16, 24, 28 and 32 fields after the four blocks.
+    """
+
+    def __init__(
+        self, classes: int = 2, *, group: str | Group = "C8", width: float = 1.0, dropout: float = 0.3, checkpointing: bool = False
+    ):
+        super().__init__()
+        self.encoder = DSFEncoder([16, 24, 28, 32], group, width, checkpointing)
+        last, hidden = self.encoder.fields[-1], scaled(96, width)
+        self.norm = nn.Sequential(GBatchNorm(last), nn.ReLU())
+        self.pool = GPool()
+        self.head = class_head(last, [hidden, hidden], classes, dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = self.norm(self.encoder(x)[-1])
+        return self.head(self.pool(features.mean((-2, -1), keepdim=True)))
+
+
+class DSFSegmenter(nn.Module):
+    """DSF-CNN for maps: encoder, three times up-sampling with summed skip and a dense block of 4, 3, 2 units, one more G-convolution.
+
+    (N, 3, H, W) -> {head: (N, channels, H, W)} logits, for every height and width. Each head is two 1x1 convolutions on the maximum over
+    orientations.
+    """
+
+    def __init__(self, heads: Mapping[str, int], *, group: str | Group = "C8", width: float = 1.0, checkpointing: bool = False):
+        super().__init__()
+        self.encoder = DSFEncoder([16, 32, 32, 32], group, width, checkpointing)
+        fields = self.encoder.fields
+        self.upsample = Upsample(2)
+        # Each block ends in as many fields as the next skip has.
+        self.blocks = nn.ModuleList(
+            _dense_block(fields[level], units, fields[level - 1], group, width, checkpointing) for level, units in zip([3, 2, 1], [4, 3, 2])
+        )
+        stem = fields[0]
+        self.last = nn.Sequential(GConv2d(stem, stem, kernel_size=7, group=group), GBatchNorm(stem), nn.ReLU(), GPool())
+        self.heads = nn.ModuleDict({name: map_head(stem, scaled(96, width), channels) for name, channels in heads.items()})
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        *skips, features = self.encoder(x)
+        for block in self.blocks:
+            skip = skips.pop()
+            features = block(self.upsample(features, skip.shape[-2:]) + skip)
+        skip = skips.pop()
+        features = self.last(self.upsample(features, skip.shape[-2:]) + skip)
+        return {name: head(features) for name, head in self.heads.items()}
+
+
+def _dense_block(in_fields: int, units: int, out_fields: int, group: str | Group, width: float, checkpointing: bool) -> GDenseBlock:
+    middle, growth = scaled(14, width), scaled(6, width)
+    return GDenseBlock(in_fields, units, group=group, out_fields=out_fields, middle=middle, growth=growth, checkpointing=checkpointing)

@@ -1,0 +1,116 @@
+"""Models by name."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from dsfcnn.errors import UsageError
+from dsfcnn.groups import Group, parse_group
+from dsfcnn.models import budget
+from dsfcnn.models.comparison import Classifier, DigitClassifier, Family, GroupFamily, HarmonicFamily, PlainFamily, Segmenter, VectorFamily
+from dsfcnn.models.dsf import DSFClassifier, DSFSegmenter, scaled
+from dsfcnn.models.peers import SFCNN, P4MDenseNet
+
+# What each task needs at the end of a model: classes, or channels of each head. The task says what they mean.
+_OUTPUTS: dict[str, dict[str, Any]] = {
+    "tumour": {"classes": 2},
+    "glands": {"heads": {"object": 3}},
+    "nuclei": {"heads": {"object": 2, "marker": 3}},
+    "digits": {"classes": 10},
+}
+
+
+def names() -> list[str]:
+    """Every model that ``create`` can build."""
+    return list(_MODELS)
+
+
+def create(name: str, **options: Any) -> nn.Module:
+    """Build a model with new weights.
+
+    Args:
+        name: one of ``names()``.
+        group: "C8", "D4", ...; not for cnn, which has no orientations, and hnet, which has all of them.
+        max_frequency: of hnet, 1 or 2.
+        width: factor on the number of fields of every layer, below 1 for lighter versions.
+        classes: of tumour and digit models.
+        heads: of gland and nuclei models, channels by name.
+        checkpointing: of dsf models, compute dense units again in the backward pass instead of keeping them.
+        dropout: of dsf-tumour and sfcnn-digits, between the last convolutions.
+
+    What made a model stays with it: ``create(**model.architecture)`` builds its like.
+
+    >>> create("steerable-digits", group="C4", width=0.25).architecture
+    {'name': 'steerable-digits', 'group': 'C4', 'width': 0.25, 'classes': 10}
+    """
+    if name not in _MODELS:
+        raise UsageError(f"no model {name!r}; use one of {', '.join(_MODELS)}")
+    defaults, build = _MODELS[name]
+    for option in options:
+        if option not in defaults:
+            raise UsageError(f"{name} has no option {option!r}; it takes {', '.join(defaults)}")
+    chosen = {**defaults, **{option: str(value) if isinstance(value, Group) else value for option, value in options.items()}}
+    _check(chosen)
+    model = build(**chosen)
+    model.architecture = {"name": name, **chosen}  # type: ignore[assignment]
+    return model
+
+
+def _check(chosen: dict[str, Any]) -> None:
+    width = chosen["width"]
+    if not isinstance(width, int | float) or isinstance(width, bool) or not 0 < width <= 16:
+        raise UsageError(f"width must be a number above 0 and up to 16 but is {width!r}; 1 is the paper's")
+    outputs = list(chosen["heads"].values()) if "heads" in chosen else [chosen["classes"]]
+    if not outputs or not all(isinstance(channels, int) and channels > 0 for channels in outputs):
+        raise UsageError(f"a model needs at least one output channel per head but was given {outputs}; give classes= or heads=")
+    if chosen.get("max_frequency", 1) not in (1, 2, 3):
+        raise UsageError(f"max_frequency must be 1, 2 or 3 but is {chosen['max_frequency']!r}; the paper compares 1 and 2")
+
+
+def count_parameters(model: nn.Module) -> dict[str, int]:
+    """Parameters of a model: ``live``, those that are stored and learned, and ``paper``, as the paper counts them.
+
+    The paper counts two reals for every complex weight (the imaginary part of frequency 0 has no effect), every pixel of a masked
+    filter, and biases in front of batch norms.
+    """
+    return {"paper": _paper_count(model), "live": sum(parameter.numel() for parameter in model.parameters())}
+
+
+def _paper_count(module: nn.Module) -> int:
+    count = getattr(module, "paper_count", None)
+    if count is not None:
+        return count()
+    own = sum(parameter.numel() for parameter in module.parameters(recurse=False))
+    return own + sum(_paper_count(child) for child in module.children())
+
+
+def _comparison(family: str, task: str, *, width: float, group: str = "C1", max_frequency: int = 1, **outputs: Any) -> nn.Module:
+    """A family's network on the skeleton of a task, as wide as its parameter budget allows."""
+    members = parse_group(group)
+    families: dict[str, Callable[[], Family]] = {
+        "cnn": PlainFamily,
+        "hnet": lambda: HarmonicFamily(max_frequency),
+        "vfcnn": lambda: VectorFamily(members),
+        "gcnn": lambda: GroupFamily(members, "rotated"),
+        "steerable": lambda: GroupFamily(members, "steerable"),
+    }
+    base = budget.DIGITS if task == "digits" else budget.HISTOLOGY
+    fields = budget.widths(family, base, members, max_frequency, width)
+    skeleton: Any = {"tumour": Classifier, "digits": DigitClassifier}.get(task, Segmenter)
+    return skeleton(families[family](), fields, scaled(96, width), **outputs)
+
+
+# Name -> (options with their defaults, builder).
+_MODELS: dict[str, tuple[dict[str, Any], Callable[..., nn.Module]]] = {
+    "dsf-tumour": ({"group": "C8", "width": 1.0, **_OUTPUTS["tumour"], "dropout": 0.3, "checkpointing": False}, DSFClassifier),
+    "dsf-glands": ({"group": "C8", "width": 1.0, **_OUTPUTS["glands"], "checkpointing": False}, DSFSegmenter),
+    "dsf-nuclei": ({"group": "C8", "width": 1.0, **_OUTPUTS["nuclei"], "checkpointing": False}, DSFSegmenter),
+    "p4m-tumour": ({"group": "D4", "width": 1.0, **_OUTPUTS["tumour"]}, P4MDenseNet),
+    "sfcnn-digits": ({"group": "C16", "width": 1.0, **_OUTPUTS["digits"], "dropout": 0.3}, SFCNN),
+}
+for _family in budget.FAMILIES:
+    _symmetry: dict[str, Any] = {"cnn": {}, "hnet": {"max_frequency": 1}}.get(_family, {"group": "C8"})
+    for _task, _outputs in _OUTPUTS.items():
+        _MODELS[f"{_family}-{_task}"] = ({**_symmetry, "width": 1.0, **_outputs}, partial(_comparison, _family, _task))
