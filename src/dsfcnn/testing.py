@@ -11,7 +11,7 @@ AssertionError: Conv2d turned 90 degrees: error ..., allowed 1e-03
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -25,7 +25,9 @@ from dsfcnn.groups import Group, act, parse_group
 _COMPARED, _VISIBLE, _FADING = 0.6, 0.95, 0.15  # fractions of half the image's side
 
 
-def equivariance_error(function: Callable[..., Any], images: Tensor, group: str | Group = "C8") -> dict[float | str, float]:
+def equivariance_error(
+    function: Callable[..., Any], images: Tensor, group: str | Group = "C8", *, angles: Collection[float] | None = None
+) -> dict[float | str, float]:
     """How far ``function(turned images)`` is from ``turned function(images)``, for every element of the group but the identity.
 
     Args:
@@ -33,6 +35,7 @@ def equivariance_error(function: Callable[..., Any], images: Tensor, group: str 
             orientations change places, maps (N, C, H, W), or vectors (N, C) that should not change at all.
         images: (N, C, H, W), or (N, C, G, H, W) for hidden layers. Square, unless only multiples of 90 degrees are in the group.
         group: name such as "C8".
+        angles: only these, in degrees; by default all of the group.
 
     Returns:
         Relative errors |difference| / |expected| (Euclidean norm, mean over images, the largest of several outputs), by angle in degrees;
@@ -41,9 +44,10 @@ def equivariance_error(function: Callable[..., Any], images: Tensor, group: str 
         fade out towards their edge; what remains there is the error of the filters' pixels and of pooling.
     """
     group = parse_group(group)
+    elements = [element for element in range(1, group.size) if angles is None or group.degrees(element) in angles]
     return {
         _name(group, element): max(_euclidean(want, got) for want, got in pairs)
-        for element, pairs in _compare(function, images, group, range(1, group.size))
+        for element, pairs in _compare(function, images, group, elements)
     }
 
 
@@ -66,7 +70,9 @@ def assert_equivariant(function: Callable[..., Any], images: Tensor, group: str 
             raise AssertionError(f"{label} {move}: error {error:.1e}, allowed {rtol:.0e}")
 
 
-def _compare(function: Callable[..., Any], images: Tensor, group: Group, elements: Any) -> Any:
+def _compare(
+    function: Callable[..., Any], images: Tensor, group: Group, elements: list[int]
+) -> Iterator[tuple[int, list[tuple[Tensor, Tensor]]]]:
     """For each element: [(expected, computed)] of every output, cut to where they should agree."""
     with torch.no_grad():
         whole, faded = None, None
