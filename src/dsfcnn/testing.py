@@ -11,7 +11,7 @@ AssertionError: Conv2d turned 90 degrees: error ..., allowed 1e-03
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -46,7 +46,7 @@ def equivariance_error(
     group = parse_group(group)
     elements = [element for element in range(1, group.size) if angles is None or group.degrees(element) in angles]
     return {
-        _name(group, element): max(_euclidean(want, got) for want, got in pairs)
+        _name(group, element): _worst(_euclidean(want, got) for want, got in pairs)
         for element, pairs in _compare(function, images, group, elements)
     }
 
@@ -62,7 +62,7 @@ def assert_equivariant(function: Callable[..., Any], images: Tensor, group: str 
     if not exact:
         raise UsageError(f"no element of {group} maps pixels onto pixels, so nothing is exact; use equivariance_error")
     for element, pairs in _compare(function, images, group, exact):
-        error = max(_largest(want, got) for want, got in pairs)
+        error = _worst(_largest(want, got) for want, got in pairs)
         if not error <= rtol:
             name = _name(group, element)
             move = f"turned {name} degrees" if isinstance(name, int | float) else f"moved by {name} degrees"
@@ -128,6 +128,11 @@ def _euclidean(want: Tensor, got: Tensor) -> float:
 def _largest(want: Tensor, got: Tensor) -> float:
     _same_shape(want, got)
     return _ratio((got - want).abs().max().double(), want.abs().max().double()).item()
+
+
+def _worst(errors: Iterable[float]) -> float:
+    """The largest, or NaN if there is one; Python's max() would pass over it."""
+    return torch.tensor(list(errors), dtype=torch.float64).max().item()
 
 
 def _ratio(difference: Tensor, size: Tensor) -> Tensor:

@@ -100,10 +100,10 @@ def test_cumulative_statistics():
 def test_evaluation_and_inference():
     kept, again = blocks()
     x = batch()
-    trained(kept, [x]), trained(again, [x])
-    kept.eval(), again.eval()
+    for block in (kept, again):
+        trained(block, [x])
+        block.eval()
     torch.testing.assert_close(again(x), kept(x), rtol=1e-12, atol=1e-14)
-    again(x).sum().backward()
     with torch.no_grad():
         torch.testing.assert_close(again.train()(x), kept.train()(x), rtol=1e-12, atol=1e-14)
 
@@ -123,29 +123,20 @@ def test_a_whole_model():
 
 
 def bytes_kept(block, x):
-    """Bytes that a forward pass took and did not give back: its output and what the backward pass waits for."""
+    """Bytes that a forward pass took and did not give back: its output, and what the backward pass waits for."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as measured:
         y = block(x)
-    assert y.requires_grad
-    return sum(event.self_cpu_memory_usage for event in measured.key_averages())
+    taken = sum(event.self_cpu_memory_usage for event in measured.key_averages())
+    assert taken >= y.numel() * y.element_size()  # the profiler does see memory
+    return taken
 
 
 def test_far_fewer_bytes_are_kept():
-    """Of a block with six units: not much more than the maps themselves, instead of every step between them."""
+    """Of a block with six units: not much more than the maps that they add, instead of every step between them."""
     kept, again = blocks(torch.float32, units=6)
     x = batch(torch.float32, size=(32, 32))
     bytes_kept(again, x)  # the first pass also fills caches
-    field = x[:, :1].numel() * 4
     everything, little = bytes_kept(kept, x), bytes_kept(again, x)
-    maps = (6 * 2 + 3) * field  # what six units add, and the output
+    maps = (6 * 2 + 3) * x[:, :1].numel() * x.element_size()  # two fields a unit, three of the output
     assert maps <= little < 1.5 * maps
     assert everything > 5 * little
-    with torch.no_grad():
-        assert abs(bytes_without_graph(kept, x) - 3 * field) < field
-
-
-def bytes_without_graph(block, x):
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as measured:
-        y = block(x)
-    assert not y.requires_grad
-    return sum(event.self_cpu_memory_usage for event in measured.key_averages())

@@ -209,7 +209,6 @@ def test_a_norm_without_affine_parameters_folds(as_trained, x):
         assert_same(dsfcnn.fold(model)(x), model(x))
 
 
-@pytest.mark.xfail(strict=True, reason="the second norm is merged into the convolution as it was before the first")
 @pytest.mark.parametrize(("conv", "norm"), [(LiftConv2d, GBatchNorm), (nn.Conv2d, nn.BatchNorm2d)])
 def test_a_norm_after_a_norm_folds(conv, norm, as_trained, x):
     model = as_trained(nn.Sequential(conv(3, 2, 3), norm(2), norm(2))).eval()
@@ -217,7 +216,6 @@ def test_a_norm_after_a_norm_folds(conv, norm, as_trained, x):
         assert_same(dsfcnn.fold(model)(x), model(x))
 
 
-@pytest.mark.xfail(strict=True, reason="only the first of a layer's names is replaced where the model cannot be traced")
 def test_one_layer_under_two_names_in_a_model_that_decides(as_trained, x):
     class Model(Shared):
         def forward(self, x):
@@ -230,7 +228,6 @@ def test_one_layer_under_two_names_in_a_model_that_decides(as_trained, x):
     assert steering_left(folded) == []
 
 
-@pytest.mark.xfail(strict=True, reason="len() of a tensor stops the tracer with an error that is not taken for one of its own")
 def test_a_model_that_counts_its_images(as_trained, x):
     class Model(Decides):
         def forward(self, x):
@@ -241,7 +238,6 @@ def test_a_model_that_counts_its_images(as_trained, x):
         assert_same(dsfcnn.fold(model)(x), model(x))
 
 
-@pytest.mark.xfail(strict=True, reason="an argument that may be None is traced as if it were given")
 def test_an_optional_argument_stays_optional(as_trained, x):
     class Model(Decides):
         def forward(self, x, mask=None):
@@ -280,7 +276,7 @@ def test_exports_as_a_program(as_trained, x):
     [
         (10, 12),
         (9, 13),
-        pytest.param((10, 13), marks=pytest.mark.xfail(strict=True, reason="Upsample hands a traced size to align_corners")),
+        (10, 13),
     ],
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from copy import deepcopy
+from inspect import signature
 
 from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
@@ -22,15 +23,24 @@ def fold(model: nn.Module) -> nn.Module:
     plain = _plain(model)
     if plain is not None:
         return plain.eval()
-    try:
-        graph = _Tracer().trace(model)
-    except (fx.proxy.TraceError, TypeError, ValueError, AttributeError):
-        return _replace_layers(model).eval()
-    traced = fx.GraphModule(model, graph, class_name=type(model).__name__)
+    traced = _trace(model)
+    if traced is None:
+        return _replace_layers(model, {}).eval()
     _merge_batch_norms(traced)
     traced.graph.lint()
     traced.recompile()
-    return _replace_layers(traced).eval()
+    return _replace_layers(traced, {}).eval()
+
+
+def _trace(model: nn.Module) -> fx.GraphModule | None:
+    """The model's own steps as a graph, or None where they depend on more than the steps before."""
+    if any(parameter.default is not parameter.empty for parameter in signature(model.forward).parameters.values()):
+        return None  # an optional argument would be taken as given
+    try:
+        graph = _Tracer().trace(model)
+    except Exception:  # whatever a forward() raises when it is given a stand-in for a tensor
+        return None
+    return fx.GraphModule(model, graph, class_name=type(model).__name__)
 
 
 class _Tracer(fx.Tracer):
@@ -43,9 +53,13 @@ def _plain(module: nn.Module) -> nn.Module | None:
     return None if make is None else make()
 
 
-def _replace_layers(module: nn.Module) -> nn.Module:
-    for name, child in module.named_children():
-        setattr(module, name, _plain(child) or _replace_layers(child))
+def _replace_layers(module: nn.Module, done: dict[nn.Module, nn.Module]) -> nn.Module:
+    """``done`` remembers what became of each layer: one that has two names stays one."""
+    for name, child in module._modules.items():
+        if child is not None:
+            if child not in done:
+                done[child] = _plain(child) or _replace_layers(child, done)
+            setattr(module, name, done[child])
     return module
 
 
@@ -63,6 +77,7 @@ def _merge_batch_norms(traced: fx.GraphModule) -> None:
         if merged is None:
             continue
         traced.set_submodule(conv, merged)
+        modules[conv] = merged
         node.replace_all_uses_with(before)
         traced.graph.erase_node(node)
         traced.delete_submodule(norm)

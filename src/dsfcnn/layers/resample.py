@@ -42,5 +42,5 @@ def _double_axes(planes: Tensor, height: int, width: int) -> Tensor:
     if height != 2 * h and width != 2 * w:
         return F.interpolate(planes, size=(height, width), mode="bilinear", align_corners=True)
     # One even and one odd axis: interpolate each by its own rule.
-    planes = F.interpolate(planes, size=(height, w), mode="bilinear", align_corners=height != 2 * h)
-    return F.interpolate(planes, size=(height, width), mode="bilinear", align_corners=width != 2 * w)
+    planes = F.interpolate(planes, size=(height, w), mode="bilinear", align_corners=bool(height != 2 * h))
+    return F.interpolate(planes, size=(height, width), mode="bilinear", align_corners=bool(width != 2 * w))
