@@ -298,3 +298,27 @@ def test_exports_to_onnx(as_trained, x, tmp_path):
     found = session.run(None, {session.get_inputs()[0].name: x.numpy()})
     for f, w in zip(found, wanted.values(), strict=True):
         assert np.abs(f - w.numpy()).max() <= 1e-4 * w.abs().max().item()
+
+
+def test_hooks_are_not_dropped_in_silence(as_trained):
+    model = as_trained(chain()).eval()
+    model[0].register_forward_hook(lambda module, inputs, output: 2 * output)
+    with pytest.raises(dsfcnn.errors.UsageError, match="remove them"):
+        dsfcnn.fold(model)
+
+
+def test_a_model_that_reads_a_layers_weights_is_refused(as_trained):
+    class Model(Decides):
+        def forward(self, x):
+            return self.norm(input=self.lift(x)) * self.norm.weight.sum()
+
+    with pytest.raises(dsfcnn.errors.UsageError, match="'norm', which fold replaces"):
+        dsfcnn.fold(as_trained(Model()).eval())
+
+
+def test_norms_without_statistics(x):
+    kept = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, track_running_stats=False)).eval()
+    with torch.no_grad():
+        assert_same(dsfcnn.fold(kept)(x), kept(x))
+    with pytest.raises(dsfcnn.errors.UsageError, match="track_running_stats"):
+        dsfcnn.fold(nn.Sequential(LiftConv2d(3, 4, 3), GBatchNorm(4, track_running_stats=False)))

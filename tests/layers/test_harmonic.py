@@ -69,7 +69,7 @@ def direct(layer, x):
         kernels[f, o, i, row, column] = filter_value(radial[f, o, i], phase[f, o, i], f + lowest, row, column, size)
     maps = x.numpy()[:, :, None].astype(complex) if layer.lifts else as_complex(x).numpy()
     padded = np.pad(maps, [(0, 0)] * 3 + [(half, half)] * 2)
-    batch, fields, read, height, width = maps.shape
+    batch, _, read, height, width = maps.shape
     out = np.zeros((batch, layer.out_fields, layer.max_frequency + 1, height, width), dtype=complex)
     for n, o, q, row, column in np.ndindex(out.shape):
         for p in range(read):
@@ -143,7 +143,9 @@ def test_the_phase_matters():
 def blobs(degrees, size=31, count=6, images=12):
     """Smooth images that can be turned by any angle without interpolation: sums of Gaussians whose centres turn."""
     draw = torch.Generator().manual_seed(5)
-    centres = torch.polar(6 * torch.rand(images, 1, count, generator=draw).double(), 2 * math.pi * torch.rand(images, 1, count, generator=draw).double())
+    centres = torch.polar(
+        6 * torch.rand(images, 1, count, generator=draw).double(), 2 * math.pi * torch.rand(images, 1, count, generator=draw).double()
+    )
     heights = torch.randn(images, 1, count, generator=draw, dtype=torch.float64)
     axis = torch.arange(size, dtype=torch.float64) - size // 2
     points = torch.complex(axis.expand(size, size), -axis[:, None].expand(size, size))
@@ -155,15 +157,18 @@ def blobs(degrees, size=31, count=6, images=12):
 @pytest.mark.parametrize("degrees", [45, 30, -100])
 @pytest.mark.parametrize("layers", [1, 2])
 def test_other_angles_on_smooth_images(degrees, layers):
-    """At the centre, about which everything turns, nothing needs to be read between pixels: only the filters' pixels are seen."""
+    """At the centre, about which everything turns, nothing needs to be read between pixels: only the filters' pixels are seen.
+
+    On a square grid frequency k looks a little like k - 4, so frequency 2 is held worst.
+    """
     stack = [HarmonicConv2d(1, 4, max_frequency=2, lifts=True), HarmonicConv2d(4, 4, max_frequency=2)][:layers]
     model = nn.Sequential(*stack).double()
     with torch.no_grad():
         before, after = (as_complex(model(blobs(angle)))[..., 15, 15] for angle in (0, degrees))
     phases = torch.tensor([cmath.exp(1j * k * math.radians(degrees)) for k in range(3)])
-    for k in range(3):
+    for k, allowed in enumerate((0.01, 0.04, 0.15)):
         error = (after - before * phases)[..., k].norm() / before[..., k].norm()
-        assert error < 0.02, f"frequency {k}: {error:.4f}"
+        assert error < allowed, f"frequency {k}: {error:.4f}"
     assert (after - before)[..., 1:].norm() > 0.3 * before[..., 1:].norm()
 
 
@@ -200,7 +205,9 @@ def test_magnitudes_are_summed_over_frequencies():
     torch.testing.assert_close(HarmonicMagnitude()(x), as_complex(x).abs().sum(2), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("layer", [HarmonicNorm(2, 1), HarmonicNorm(2, 1).eval(), HarmonicMagnitude()], ids=["norm", "norm in evaluation", "magnitude"])
+@pytest.mark.parametrize(
+    "layer", [HarmonicNorm(2, 1), HarmonicNorm(2, 1).eval(), HarmonicMagnitude()], ids=["norm", "norm in evaluation", "magnitude"]
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_gradients_at_zero_are_finite(layer, dtype):
     """|z| has a corner there, and images have empty regions."""

@@ -197,7 +197,9 @@ def test_running_statistics_are_saved_and_have_no_gradient():
 
 
 @pytest.mark.parametrize(
-    "layer", [VectorNorm(2), VectorNorm(2).eval(), VectorLength(), nn.Sequential(VectorNorm(2), VectorLength())], ids=["norm", "norm in evaluation", "length", "both"]
+    "layer",
+    [VectorNorm(2), VectorNorm(2).eval(), VectorLength(), nn.Sequential(VectorNorm(2), VectorLength())],
+    ids=["norm", "norm in evaluation", "length", "both"],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_gradients_at_zero_are_finite(layer, dtype):
@@ -214,7 +216,9 @@ def test_gradients_at_zero_are_finite(layer, dtype):
 
 
 def test_gradients_are_right():
-    layer = nn.Sequential(VectorConv2d(1, 2, 3, group="C4", lifts=True), VectorNorm(2), VectorConv2d(2, 1, 3, group="C4"), VectorLength()).double()
+    layer = nn.Sequential(
+        VectorConv2d(1, 2, 3, group="C4", lifts=True), VectorNorm(2), VectorConv2d(2, 1, 3, group="C4"), VectorLength()
+    ).double()
     layer.eval()  # finite differences must not move the statistics
     parameters = dict(layer.named_parameters())
     x = images(1, size=(3, 4)).requires_grad_()

@@ -38,7 +38,7 @@ def expect_content(found):
 
 @pytest.mark.parametrize(("name", "size"), every_size())
 def test_evaluation(name, size, small, images, outputs):
-    lighter = {"width": 0.05 if name.startswith("hnet") else 0.1} if max(size) > 64 else {}
+    lighter = {"width": 0.05 if name.startswith("hnet") else 0.1} if max(size) >= 64 else {}
     model, x = small(name, **lighter), images(name, *size)
     expect_content(outputs(model, x))
     assert_equivariant(model, x, asserted(name), rtol=1e-9)

@@ -1,5 +1,7 @@
 """Rings: the radial profiles of the atoms, and how fast an atom on each ring may oscillate."""
 
+from numbers import Integral
+
 import torch
 from torch import Tensor
 
@@ -22,7 +24,7 @@ def check_kernel_size(kernel_size: int) -> None:
     ...
     dsfcnn.errors.KernelSizeError: kernel_size 4 has no centre pixel to turn about; use an odd size such as 3 or 5
     """
-    if not isinstance(kernel_size, int) or isinstance(kernel_size, bool) or kernel_size < 1:
+    if not isinstance(kernel_size, Integral) or isinstance(kernel_size, bool) or kernel_size < 1:
         raise KernelSizeError(f"kernel_size must be a positive odd integer but is {kernel_size!r}; use 3, 5, 7, ...")
     if kernel_size % 2 == 0:
         raise KernelSizeError(

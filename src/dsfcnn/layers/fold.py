@@ -7,6 +7,7 @@ from inspect import signature
 from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from dsfcnn.errors import UsageError
 from dsfcnn.layers.norm import GBatchNorm
 from dsfcnn.layers.steered import PlainFieldConv, SteeredConv
 
@@ -19,6 +20,8 @@ def fold(model: nn.Module) -> nn.Module:
     ``forward`` has them. A ``forward`` that cannot be traced (Python decisions about tensors) still folds; only its batch norms
     remain layers of their own.
     """
+    if any(module._forward_hooks or module._forward_pre_hooks for module in model.modules()):
+        raise UsageError("fold cannot keep the forward hooks of this model; remove them first")
     model = deepcopy(model).eval()
     plain = _plain(model)
     if plain is not None:
@@ -40,17 +43,23 @@ def _trace(model: nn.Module) -> fx.GraphModule | None:
         graph = _Tracer().trace(model)
     except Exception:  # whatever a forward() raises when it is given a stand-in for a tensor
         return None
+    for owner in [str(node.target).rpartition(".")[0] for node in graph.nodes if node.op == "get_attr"]:
+        if _has_plain(model.get_submodule(owner)):
+            raise UsageError(f"forward() reads weights of {owner!r}, which fold replaces; keep a copy of them in the model instead")
     return fx.GraphModule(model, graph, class_name=type(model).__name__)
 
 
 class _Tracer(fx.Tracer):
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return hasattr(m, "plain") or super().is_leaf_module(m, module_qualified_name)
+        return _has_plain(m) or super().is_leaf_module(m, module_qualified_name)
 
 
 def _plain(module: nn.Module) -> nn.Module | None:
-    make = getattr(module, "plain", None)
-    return None if make is None else make()
+    return module.plain() if _has_plain(module) else None  # type: ignore[operator]
+
+
+def _has_plain(module: nn.Module) -> bool:
+    return callable(getattr(type(module), "plain", None))
 
 
 def _replace_layers(module: nn.Module, done: dict[nn.Module, nn.Module]) -> nn.Module:
@@ -88,6 +97,6 @@ def _merge(conv: nn.Module, norm: nn.Module) -> nn.Module | None:
         scale, shift = (values.repeat_interleave(conv.group.size) for values in norm.scale_and_shift())
         bias = conv.plane_bias()
         return PlainFieldConv(conv.kernel() * scale[:, None, None, None], shift if bias is None else shift + bias * scale, conv.group.size)
-    if isinstance(conv, nn.Conv2d) and type(norm) is nn.BatchNorm2d:
+    if isinstance(conv, nn.Conv2d) and type(norm) is nn.BatchNorm2d and norm.running_mean is not None:
         return fuse_conv_bn_eval(conv, norm)
     return None

@@ -2,6 +2,7 @@
 
 from torch import Tensor, nn
 
+from dsfcnn.errors import UsageError
 from dsfcnn.layers.shapes import expect_fields
 
 
@@ -17,7 +18,7 @@ class GBatchNorm(nn.BatchNorm3d):
     def scale_and_shift(self) -> tuple[Tensor, Tensor]:
         """The affine map, per field, that this layer is in evaluation."""
         if self.running_mean is None or self.running_var is None:
-            raise ValueError("GBatchNorm without running statistics has no fixed scale; keep track_running_stats=True")
+            raise UsageError("GBatchNorm without running statistics has no fixed scale; keep track_running_stats=True")
         scale = (self.running_var + self.eps).rsqrt()
         if self.weight is not None:
             scale = scale * self.weight
@@ -39,5 +40,5 @@ class FieldAffine(nn.Module):
         self.register_buffer("scale", scale.detach().clone()[:, None, None, None])
         self.register_buffer("shift", shift.detach().clone()[:, None, None, None])
 
-    def forward(self, x: Tensor) -> Tensor:
-        return x * self.scale + self.shift
+    def forward(self, input: Tensor) -> Tensor:
+        return input * self.scale + self.shift

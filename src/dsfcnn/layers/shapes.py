@@ -1,5 +1,7 @@
 """Checks of what goes into a layer."""
 
+from numbers import Integral
+
 from torch import Tensor
 
 from dsfcnn.errors import ShapeError, UsageError
@@ -27,5 +29,5 @@ def expect_fields(x: Tensor, fields: int | None, size: int | None, layer: str) -
 
 def expect_positive(**numbers: int) -> None:
     for name, number in numbers.items():
-        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        if not isinstance(number, Integral) or isinstance(number, bool) or number < 1:
             raise UsageError(f"{name} must be a positive integer but is {number!r}; give 1 or more")
