@@ -18,6 +18,7 @@ _NAMES = {
     "fold": "dsfcnn.layers.fold",
     "load_model": "dsfcnn.models",
     "save_model": "dsfcnn.models",
+    "set_backend": "dsfcnn.kernels",
 }
 
 __all__ = ["__version__", *_MODULES, *_NAMES]

@@ -1,7 +1,6 @@
 """G-dense-blocks: each unit reads everything before it and adds a few fields."""
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -32,20 +31,27 @@ class JoinedFields(nn.Sequential):
         return super().forward(torch.cat(maps, dim=1) if len(maps) > 1 else maps[0])
 
     def _contexts(self) -> tuple[AbstractContextManager, AbstractContextManager]:
-        return nullcontext(), _statistics_kept(self)
+        return nullcontext(), _StatisticsKept(self)
 
 
-@contextmanager
-def _statistics_kept(module: nn.Module) -> Iterator[None]:
-    """Batch norms inside take no note of what passes: the second computation of a batch must not count twice."""
-    norms = [(norm, norm.momentum, norm.num_batches_tracked) for norm in module.modules() if isinstance(norm, nn.BatchNorm3d)]
-    for norm, _, count in norms:
-        norm.momentum = 0.0
-        norm.num_batches_tracked = None if count is None else count.clone()
-    try:
-        yield
-    finally:
-        for norm, momentum, count in norms:
+class _StatisticsKept(AbstractContextManager):
+    """Batch norms inside take no note of what passes: a batch that is computed again must not count twice.
+
+    May be entered again and again, as by several backward passes over one graph.
+    """
+
+    def __init__(self, module: nn.Module):
+        self.norms = [norm for norm in module.modules() if isinstance(norm, nn.BatchNorm3d)]
+        self.kept: list[tuple[float | None, Tensor | None]] = []
+
+    def __enter__(self) -> None:
+        self.kept = [(norm.momentum, norm.num_batches_tracked) for norm in self.norms]
+        for norm in self.norms:
+            norm.momentum = 0.0
+            norm.num_batches_tracked = None if norm.num_batches_tracked is None else norm.num_batches_tracked.clone()
+
+    def __exit__(self, *exception: object) -> None:
+        for norm, (momentum, count) in zip(self.norms, self.kept):
             norm.momentum, norm.num_batches_tracked = momentum, count
 
 

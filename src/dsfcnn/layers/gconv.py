@@ -5,6 +5,7 @@ from torch import Tensor
 
 from dsfcnn.filters import hidden_bank
 from dsfcnn.groups import Group, parse_group
+from dsfcnn.kernels import runs_spectral, spectral_gconv
 from dsfcnn.layers.shapes import expect_fields, expect_positive
 from dsfcnn.layers.steered import FilterKind, SteeredConv
 
@@ -41,6 +42,8 @@ class GConv2d(SteeredConv):
 
     def forward(self, x: Tensor) -> Tensor:
         expect_fields(x, self.in_fields, self.group.size, "GConv2d")
+        if self.filters == "steerable" and runs_spectral(x, self.weight, self.kernel_size, self.group):
+            return spectral_gconv(x, self.weight, self.bias, self.kernel_size)
         y = F.conv2d(x.flatten(1, 2), self.kernel(), self.plane_bias(), padding=self.kernel_size // 2)
         return y.unflatten(1, (self.out_fields, self.group.size))
 

@@ -1,0 +1,48 @@
+"""Builds the fast G-convolution, where there is a C compiler; everything else about the package is in pyproject.toml.
+
+Without a compiler, or on a processor without the instructions it needs, the package works all the same, with dense convolutions.
+"""
+
+import importlib.util
+import platform
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+KERNELS = Path(__file__).parent / "src" / "dsfcnn" / "kernels"
+
+
+class BuildKernels(build_ext):
+    """Writes banks.h by kernels/bank.py, which needs nothing but Python, and compiles."""
+
+    def build_extension(self, ext: Extension) -> None:
+        spec = importlib.util.spec_from_file_location("bank", KERNELS / "bank.py")
+        bank = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(bank)
+        folder = Path(self.build_temp)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "banks.h").write_text(bank.write_banks())
+        ext.include_dirs = [str(folder)]
+        super().build_extension(ext)
+
+    def get_export_symbols(self, ext: Extension) -> list[str]:
+        return []  # loaded by ctypes: there is no Python module inside
+
+
+# AVX2 and FMA; the loader asks the processor before it uses them. Never -ffast-math: it changes the rounding of the whole process.
+ARCHITECTURE = ["-march=x86-64-v3"] if platform.machine() in ("x86_64", "AMD64") else []
+
+setup(
+    ext_modules=[
+        Extension(
+            "dsfcnn.kernels._gconv",
+            sources=["src/dsfcnn/kernels/gconv.c"],
+            depends=["src/dsfcnn/kernels/bank.py"],
+            extra_compile_args=["-O3", "-ffp-contract=fast", "-std=gnu11", "-pthread", *ARCHITECTURE],
+            extra_link_args=["-pthread"],
+            optional=True,
+        )
+    ],
+    cmdclass={"build_ext": BuildKernels},
+)

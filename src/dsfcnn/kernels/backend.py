@@ -1,0 +1,75 @@
+"""Which of two ways a layer is computed: densely, by torch's convolution, or in the orientation-Fourier domain."""
+
+import os
+
+import torch
+from torch import Tensor
+
+from dsfcnn.errors import UsageError
+from dsfcnn.groups import Cyclic, Group
+from dsfcnn.kernels import bank, library
+
+BACKENDS = ("auto", "dense", "spectral")
+_chosen: str | None = None
+
+# Time of one multiply-add of each part over one of torch's dense convolution, measured over the layers of dsf-nuclei.
+_BANK_COST, _MIX_COST = 1.9, 1.1
+
+
+def set_backend(name: str) -> None:
+    """Compute G-convolutions by "dense", by "spectral" where that is possible, or by the faster one for each shape ("auto", the default).
+
+    The environment variable DSFCNN_BACKEND does the same; a call has the last word.
+    """
+    global _chosen
+    _chosen = _check(name, "set_backend")
+
+
+def get_backend() -> str:
+    return _chosen or _check(os.environ.get("DSFCNN_BACKEND", "auto"), "DSFCNN_BACKEND")
+
+
+def _check(name: str, where: str) -> str:
+    if name not in BACKENDS:
+        raise UsageError(f"{where}: no backend {name!r}; use one of {', '.join(BACKENDS)}")
+    return name
+
+
+def runs_spectral(x: Tensor, weight: Tensor, kernel_size: int, group: Group) -> bool:
+    """Whether a steerable layer reads x (N, in, G, H, W) by the spectral kernel, with weights (out, in, G, L)."""
+    backend = get_backend()
+    if backend == "dense" or not possible(x, weight, kernel_size, group):
+        return False
+    if backend == "spectral":
+        return True
+    return spectral_cost(x.shape[-1], weight.shape[0], group.size, kernel_size) < 1
+
+
+def possible(x: Tensor, weight: Tensor, kernel_size: int, group: Group) -> bool:
+    """float32 on the CPU, rotations only, an even number of them, and no tracer that wants to see ordinary operations."""
+    return (
+        x.dtype == weight.dtype == torch.float32
+        and x.device.type == weight.device.type == "cpu"
+        and isinstance(group, Cyclic)
+        and group.size % 2 == 0
+        and group.size <= 32
+        and kernel_size in bank.KERNEL_SIZES
+        and x.numel() > 0
+        and not torch.compiler.is_compiling()
+        and not torch.jit.is_tracing()
+        and not torch.is_autocast_enabled("cpu")
+        and library.load().functions is not None
+    )
+
+
+def spectral_cost(width: int, out_fields: int, n: int, kernel_size: int) -> float:
+    """Estimated time over that of a dense convolution: below 1, spectral is faster.
+
+    Dense needs n^2 K^2 multiply-adds per pixel and pair of fields. Spectral needs those of the bank per plane read, whatever is written,
+    and one per product and row to mix; and its tiles are 16 columns wide, filled or not.
+    """
+    products = 2 + 3 * (n // 2 - 1)
+    filtering = _BANK_COST * n * len(bank.coefficient_places(kernel_size))
+    mixing = _MIX_COST * products * len(bank.filters(kernel_size)) * out_fields
+    dense = n**2 * kernel_size**2 * out_fields
+    return (filtering + mixing) / dense * (-(-width // 16) * 16 / width)

@@ -1,0 +1,31 @@
+"""The compiled kernel: found, checked and loaded when it is first needed."""
+
+import ctypes
+from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Library(NamedTuple):
+    """The functions of gconv.c, or why there are none."""
+
+    functions: ctypes.CDLL | None
+    reason: str  # in a user's words, after "dense convolutions, because"; empty if there are functions
+
+
+@cache
+def load() -> Library:
+    """Nothing is raised here: without the library every layer is computed densely."""
+    folder = Path(__file__).parent
+    files = [folder / f"_gconv{suffix}" for suffix in EXTENSION_SUFFIXES if (folder / f"_gconv{suffix}").exists()]
+    if not files:
+        return Library(None, "the kernel was not built; install a C compiler such as gcc and install dsfcnn again")
+    try:
+        functions = ctypes.CDLL(str(files[0]))
+    except OSError as error:
+        return Library(None, f"the kernel cannot be loaded ({error}); install dsfcnn again")
+    if not functions.dsfcnn_supported():
+        return Library(None, "this processor lacks AVX2 or FMA")
+    functions.dsfcnn_gconv.restype = ctypes.c_int
+    return Library(functions, "")
