@@ -8,7 +8,7 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from safetensors import SafetensorError
@@ -22,7 +22,7 @@ from dsfcnn.models.registry import count_parameters, create
 
 FORMAT = 1  # of the folder; raised when an older program could not read a new one rightly
 _CONFIG, _WEIGHTS, _CARD = "config.json", "model.safetensors", "README.md"
-_LARGEST_CONFIG = 1 << 20  # bytes
+_LARGEST_CONFIG, _LARGEST_WEIGHTS = 1 << 20, 1 << 28  # bytes; weights may also be twice what the model needs
 
 
 def save_model(
@@ -51,7 +51,7 @@ def save_model(
     if architecture is None:
         raise UsageError("this model was not made by dsfcnn.create, so a folder could not build it again; save its state_dict instead")
     state = {name: _stored(tensor) for name, tensor in model.state_dict().items()}
-    _expect_finite(state, f"{type(model).__name__}", "train again from the last good checkpoint")
+    _expect_usable(state, type(model).__name__, "train again from the last good checkpoint")
     config = {
         "format": FORMAT,
         "dsfcnn": __version__,
@@ -83,9 +83,10 @@ def load_model(folder: str | Path) -> nn.Module:
             model = create(**config["architecture"])
     except (DsfcnnError, TypeError, AttributeError) as error:
         raise DataError(f"{folder / _CONFIG}: {error}; this folder does not describe a model of this version") from error
-    state = _read_weights(folder / _WEIGHTS)
-    _expect_same(model.state_dict(), state, folder / _WEIGHTS)
-    _expect_finite(state, str(folder / _WEIGHTS), "get the model again")
+    expected = model.state_dict()
+    state = _read_weights(folder / _WEIGHTS, needed=sum(tensor.nbytes for tensor in expected.values()))
+    _expect_same(expected, state, folder / _WEIGHTS)
+    _expect_usable(state, str(folder / _WEIGHTS), "get the model again")
     model.to_empty(device="cpu")
     model.load_state_dict(state)
     return model.eval()
@@ -94,41 +95,45 @@ def load_model(folder: str | Path) -> nn.Module:
 def read_config(folder: str | Path) -> dict[str, Any]:
     """What a model folder says of its model."""
     path = Path(folder) / _CONFIG
-    content = _read(path, _LARGEST_CONFIG)
+    with _open(path) as stream:
+        content = stream.read(_LARGEST_CONFIG + 1)
+    if len(content) > _LARGEST_CONFIG:
+        raise DataError(f"{path}: too many bytes for a config; get the model again")
     try:
         config = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not JSON; get the model again") from error
     version = config.get("format") if isinstance(config, dict) else None
-    if not isinstance(version, int) or not isinstance(config.get("architecture"), dict):
+    if not isinstance(version, int) or version is True or version < 1 or not isinstance(config.get("architecture"), dict):
         raise DataError(f"{path}: not the config of a dsfcnn model; give a folder written by save_model or dsfcnn train")
     if version > FORMAT:
-        made_by = config.get("dsfcnn", "a newer dsfcnn")
+        made_by = _one_line(config.get("dsfcnn", "unknown"))
         raise DataError(f"{path}: made by version {made_by}, needs dsfcnn >= {made_by} but this is {__version__}; upgrade dsfcnn")
     return config
 
 
-def _read(path: Path, largest: int | None = None) -> bytes:
-    """A regular file's content; a pipe or device is not even opened."""
+def _open(path: Path) -> BinaryIO:
+    """A regular file; a pipe or device is not even opened."""
     try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode):
+        if not stat.S_ISREG(os.stat(path).st_mode):
             raise MissingInputError(f"{path}: not a file; give a model folder")
-        if largest is not None and status.st_size > largest:
-            raise DataError(f"{path}: {status.st_size} bytes are too many for this file; get the model again")
-        return path.read_bytes()
+        return path.open("rb")
     except MissingInputError:
         raise
     except OSError as error:
         raise MissingInputError(f"{path}: {error.strerror}; give a model folder") from error
 
 
-def _read_weights(path: Path) -> dict[str, Tensor]:
-    content = _read(path)
+def _read_weights(path: Path, needed: int) -> dict[str, Tensor]:
+    """The tensors of a safetensors file. One far larger than the ``needed`` bytes is not read into memory at all."""
     try:
+        with _open(path) as stream:
+            if os.fstat(stream.fileno()).st_size > max(2 * needed, _LARGEST_WEIGHTS):
+                raise ValueError("too large")
+            content = stream.read()
         length = int.from_bytes(content[:8], "little")
         if len(content) < 8 or length > len(content) - 8:
-            raise ValueError
+            raise ValueError("no header")
         json.loads(content[8 : 8 + length], object_pairs_hook=_without_duplicates)
         return load(content)
     except (ValueError, RecursionError, SafetensorError, KeyError) as error:
@@ -143,7 +148,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _expect_same(expected: dict[str, Tensor], found: dict[str, Tensor], path: Path) -> None:
     differences = [
-        f"{name}: expected {_describe(expected.get(name))}, found {_describe(found.get(name))}"
+        f"{_one_line(name)}: expected {_describe(expected.get(name))}, found {_describe(found.get(name))}"
         for name in [*expected, *(name for name in found if name not in expected)]
         if _describe(expected.get(name)) != _describe(found.get(name))
     ]
@@ -158,10 +163,17 @@ def _describe(tensor: Tensor | None) -> str:
     return "nothing" if tensor is None else f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
 
 
-def _expect_finite(state: dict[str, Tensor], where: str, remedy: str) -> None:
+def _one_line(text: object) -> str:
+    """A text from a file, fit for a message."""
+    return " ".join(str(text)[:80].split())
+
+
+def _expect_usable(state: dict[str, Tensor], where: str, remedy: str) -> None:
     for name, tensor in state.items():
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             raise DataError(f"{where}: {name} has numbers that are not finite; {remedy}")
+        if name.endswith(("running_var", "mean_square")) and (tensor < 0).any():
+            raise DataError(f"{where}: {name} has a negative variance; {remedy}")
 
 
 def _stored(tensor: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Models by name."""
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -59,14 +60,28 @@ def create(name: str, **options: Any) -> nn.Module:
 
 
 def _check(chosen: dict[str, Any]) -> None:
-    width = chosen["width"]
-    if not isinstance(width, int | float) or isinstance(width, bool) or not 0 < width <= 16:
+    """Every option that could otherwise fail deep inside, or build something absurd."""
+    width, dropout = chosen["width"], chosen.get("dropout", 0.0)
+    if not _is_number(width) or not 0 < width <= 16:
         raise UsageError(f"width must be a number above 0 and up to 16 but is {width!r}; 1 is the paper's")
-    outputs = list(chosen["heads"].values()) if "heads" in chosen else [chosen["classes"]]
-    if not outputs or not all(isinstance(channels, int) and channels > 0 for channels in outputs):
-        raise UsageError(f"a model needs at least one output channel per head but was given {outputs}; give classes= or heads=")
+    if not _is_number(dropout) or not 0 <= dropout < 1:
+        raise UsageError(f"dropout must be a number from 0 to below 1 but is {dropout!r}; 0.3 is the usual")
+    if chosen.get("checkpointing", False) not in (True, False):
+        raise UsageError(f"checkpointing must be true or false but is {chosen['checkpointing']!r}; leave it out for false")
+    heads = chosen.get("heads", {"classes": chosen.get("classes")})
+    if not isinstance(heads, dict) or not heads:
+        raise UsageError(f"heads must be channels by name but is {heads!r}; give for example heads={{'object': 3}}")
+    for name, channels in heads.items():
+        if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,40}", name) or hasattr(nn.ModuleDict, name):
+            raise UsageError(f"a head cannot be called {name!r}; use small letters, digits and underscores")
+        if not isinstance(channels, int) or isinstance(channels, bool) or not 0 < channels <= 10_000:
+            raise UsageError(f"{name} needs from 1 to 10,000 output channels but was given {channels!r}; give classes= or heads=")
     if chosen.get("max_frequency", 1) not in (1, 2, 3):
         raise UsageError(f"max_frequency must be 1, 2 or 3 but is {chosen['max_frequency']!r}; the paper compares 1 and 2")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def count_parameters(model: nn.Module) -> dict[str, int]:
