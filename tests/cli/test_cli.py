@@ -35,6 +35,7 @@ def test_version():
 def test_doctor_names_what_is_missing_and_how_to_get_it():
     found = json.loads(dsfcnn("doctor", "--json").stdout)
     assert found["required"]["missing"] == []
+    assert found["kernel"].startswith(("spectral", "dense, because"))
     assert found["required"]["packages"]["torch"]
     extras = {part["extra"]: part for part in found["extras"]}
     assert {"wsi", "dask", "onnx", "viewer", "test"} <= set(extras)

@@ -3,6 +3,8 @@
 import json as json_format
 import platform
 import re
+import subprocess
+import sys
 from importlib import metadata
 from typing import Annotated
 
@@ -25,6 +27,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print the findings
         print(json_format.dumps(found, indent=2))
         return
     print(f"dsfcnn {found['dsfcnn']}, Python {found['python']} on {found['machine']}")
+    print(f"G-convolutions: {found['kernel']}")
     for part in [found["required"], *found["extras"]]:
         print(f"\n{part['title']}")
         for name, version in part["packages"].items():
@@ -44,12 +47,20 @@ def _inspect() -> dict:
         "dsfcnn": metadata.version("dsfcnn"),
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
+        "kernel": _kernel(),
         "required": _part("always needed", required.pop(""), "pip install dsfcnn"),
         "extras": [
             _part(f"[{extra}] {_PURPOSES.get(extra, '')}".rstrip(), names, f"pip install 'dsfcnn[{extra}]'") | {"extra": extra}
             for extra, names in required.items()
         ],
     }
+
+
+def _kernel() -> str:
+    """In a process of its own: a kernel that crashes must not take the doctor with it, and torch stays unloaded here."""
+    look = "from dsfcnn.kernels.library import load; found = load(); print('spectral' if found.functions else 'dense, because ' + found.reason)"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else "the kernel crashes here; set DSFCNN_BACKEND=dense and report it, please"
 
 
 def _part(title: str, names: list[str], command: str) -> dict:

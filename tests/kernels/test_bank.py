@@ -1,0 +1,46 @@
+"""The generator: what it folds is what the atoms have."""
+
+import numpy as np
+import pytest
+
+from dsfcnn.basis import frequency_limits, sample_atoms
+from dsfcnn.kernels import bank
+
+
+@pytest.mark.parametrize("kernel_size", bank.KERNEL_SIZES)
+def test_the_generator_knows_the_atoms_of_the_basis(kernel_size):
+    """It runs without torch, so it has its own list of frequencies."""
+    assert bank.FREQUENCY_LIMITS[kernel_size] == frequency_limits(kernel_size)
+    real = [f.frequency for f in bank.filters(kernel_size) if not f.imaginary]
+    assert real == sample_atoms(kernel_size).frequency.tolist()
+
+
+def unfolded(tap):
+    """Every place that a tap reads, with its sign."""
+    places = {}
+    for exchanged in (False, True) if tap.exchange else (False,):
+        dx, dy = (tap.dy, tap.dx) if exchanged else (tap.dx, tap.dy)
+        for x in {dx, -dx}:
+            for y in {dy, -dy}:
+                sign = (-1 if tap.odd_x and x < 0 else 1) * (-1 if tap.odd_y and y < 0 else 1)
+                places[x, y] = sign * (tap.exchange if exchanged else 1)
+    return places
+
+
+@pytest.mark.parametrize("kernel_size", bank.KERNEL_SIZES)
+def test_folded_taps_unfold_to_the_atoms(kernel_size):
+    """Coefficients at the generator's places, spread over the places that share them, are the whole sampled atom."""
+    half, atoms = kernel_size // 2, sample_atoms(kernel_size).values.numpy()
+    for f in bank.filters(kernel_size):
+        picture = np.zeros((kernel_size, kernel_size))
+        part = atoms[f.atom].imag if f.imaginary else atoms[f.atom].real
+        for tap in bank.taps(f, kernel_size):
+            for (dx, dy), sign in unfolded(tap).items():
+                assert picture[half + dy, half + dx] == 0, "a place is read twice"
+                picture[half + dy, half + dx] = sign * part[half + tap.dy, half + tap.dx]
+        np.testing.assert_allclose(picture, part, atol=1e-12)
+
+
+def test_folding_saves_what_it_says():
+    assert len(bank.coefficient_places(7)) == 172
+    assert len(bank.coefficient_places(5)) == 54

@@ -1,0 +1,183 @@
+"""The spectral kernel computes what the dense convolution does, for every shape, forward and backward."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dsfcnn
+from dsfcnn.groups import parse_group
+from dsfcnn.kernels import backend, bank, library, spectral
+from dsfcnn.layers import GConv2d
+from dsfcnn.testing import assert_equivariant
+
+pytestmark = pytest.mark.skipif(library.load().functions is None, reason=f"dense here, because {library.load().reason}")
+
+
+@pytest.fixture(autouse=True)
+def usual_backend(monkeypatch):
+    monkeypatch.setattr(backend, "_chosen", None)
+
+
+def relative(found, wanted):
+    return ((found - wanted).abs().max() / wanted.abs().max()).item()
+
+
+def both(layer, x, gradient):
+    """(output, gradient to x, to weights, to bias) by the spectral kernel, and by dense convolutions in float64."""
+    results = []
+    for name, dtype in (("spectral", torch.float32), ("dense", torch.float64)):
+        dsfcnn.set_backend(name)
+        layer, leaf = layer.to(dtype), x.detach().to(dtype, copy=True).requires_grad_()
+        layer.zero_grad()
+        y = layer(leaf)
+        y.backward(gradient.to(dtype))
+        results.append([y.detach(), leaf.grad, *(parameter.grad.clone() for parameter in layer.parameters())])
+    return results
+
+
+SHAPES = st.tuples(
+    st.sampled_from([2, 4, 6, 8, 12, 16]),  # orientations
+    st.sampled_from(bank.KERNEL_SIZES),
+    st.integers(1, 9),  # fields read
+    st.integers(1, 15),  # fields written
+    st.integers(1, 3),  # images
+    st.integers(1, 19),  # height
+    st.integers(1, 35),  # width
+    st.booleans(),  # bias
+    st.booleans(),  # memory in another order
+)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(SHAPES)
+def test_random_shapes_agree_with_dense(shape):
+    n, kernel_size, fields, out, images, height, width, bias, transposed = shape
+    torch.manual_seed(0)
+    layer = GConv2d(fields, out, kernel_size, group=f"C{n}", bias=bias)
+    x, gradient = torch.randn(images, fields, n, height, width), torch.randn(images, out, n, height, width)
+    if transposed:
+        x = x.transpose(3, 4).contiguous().transpose(3, 4)
+    assert backend.possible(x, layer.weight, kernel_size, layer.group)
+    found, wanted = both(layer, x, gradient)
+    assert relative(found[0], wanted[0]) < 1e-5
+    for ours, theirs in zip(found[1:], wanted[1:]):
+        assert relative(ours, theirs) < 1e-4
+
+
+def test_the_number_of_threads_changes_no_bit():
+    torch.manual_seed(0)
+    dsfcnn.set_backend("spectral")
+    layer, x, gradient = GConv2d(5, 7), torch.randn(2, 5, 8, 30, 21, requires_grad=True), torch.randn(2, 7, 8, 30, 21)
+    before, results = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            y = layer(x)
+            results.append([y.detach(), *torch.autograd.grad(y, (x, layer.weight), gradient)])
+    finally:
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other))
+
+
+@pytest.mark.parametrize("group", ["C4", "C8", "C12", "C16"])
+def test_quarter_turns_commute_to_float_precision(group):
+    torch.manual_seed(0)
+    dsfcnn.set_backend("spectral")
+    layer = GConv2d(3, 4, group=group)
+    assert_equivariant(layer, torch.randn(1, 3, parse_group(group).size, 21, 18), group, rtol=1e-5)
+
+
+def test_frozen_weights_and_inputs_without_gradient():
+    torch.manual_seed(0)
+    dsfcnn.set_backend("spectral")
+    layer, x = GConv2d(2, 3, 5), torch.randn(1, 2, 8, 9, 9, requires_grad=True)
+    layer.weight.requires_grad_(False)
+    layer(x).sum().backward()
+    assert x.grad.abs().sum() > 0
+    assert layer.weight.grad is None
+    layer.weight.requires_grad_(True)
+    layer(x.detach()).sum().backward()
+    assert layer.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("group", "kernel_size", "dtype", "filters", "spectral_wanted"),
+    [
+        ("C8", 7, torch.float32, "steerable", True),
+        ("C8", 7, torch.float64, "steerable", False),
+        ("C3", 7, torch.float32, "steerable", False),
+        ("D4", 7, torch.float32, "steerable", False),
+        ("C8", 11, torch.float32, "steerable", False),
+        ("C8", 7, torch.float32, "rotated", False),
+    ],
+)
+def test_what_cannot_be_spectral_is_dense(group, kernel_size, dtype, filters, spectral_wanted, monkeypatch):
+    dsfcnn.set_backend("spectral")
+    called = []
+    monkeypatch.setattr(spectral, "run", lambda *a, **k: called.append(1) or (torch.zeros(1), None))
+    layer = GConv2d(2, 2, kernel_size, group=group, filters=filters).to(dtype)
+    layer(torch.randn(1, 2, layer.group.size, 9, 9, dtype=dtype))
+    assert bool(called) == spectral_wanted
+
+
+def test_backends_by_name_and_by_environment(monkeypatch):
+    monkeypatch.setenv("DSFCNN_BACKEND", "dense")
+    assert backend.get_backend() == "dense"
+    dsfcnn.set_backend("spectral")
+    assert backend.get_backend() == "spectral"
+    with pytest.raises(dsfcnn.errors.UsageError, match="use one of auto, dense, spectral"):
+        dsfcnn.set_backend("fast")
+    monkeypatch.setattr(backend, "_chosen", None)
+    monkeypatch.setenv("DSFCNN_BACKEND", "fast")
+    with pytest.raises(dsfcnn.errors.UsageError, match="DSFCNN_BACKEND"):
+        backend.get_backend()
+
+
+def test_the_cost_model_prefers_dense_where_little_is_written():
+    """One field written of C2: the bank costs more than it saves."""
+    assert backend.spectral_cost(width=64, out_fields=14, n=8, kernel_size=7) < 0.3
+    assert backend.spectral_cost(width=64, out_fields=1, n=2, kernel_size=7) > 1
+
+
+SANITIZED = """
+import ctypes, sys, torch
+from dsfcnn.kernels import library, spectral
+functions = ctypes.CDLL(sys.argv[1])
+functions.dsfcnn_gconv.restype = ctypes.c_int
+library.load = lambda: library.Library(functions, "")
+torch.manual_seed(0)
+for n, kernel_size in ((2, 3), (4, 9), (6, 5), (8, 7), (16, 5)):
+    for fields, out, images, height, width in ((1, 1, 1, 1, 1), (3, 14, 2, 9, 17), (5, 7, 1, 16, 31), (9, 6, 1, 7, 16)):
+        tables = spectral.plan(n, kernel_size)
+        weight = torch.randn(out, fields, n, tables.rows)
+        x, gradient = torch.randn(images, fields, n, height, width), torch.randn(images, out, n, height, width)
+        spectral.run(x, spectral.pack(weight, tables), out, tables, torch.randn(out))
+        spectral.run(gradient, spectral.pack(weight, tables, adjoint=True), fields, tables, other=x)
+print("clean")
+"""
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
+def test_sanitizers_find_nothing(tmp_path):
+    """No access outside of any buffer and no undefined behaviour, over odd shapes."""
+    runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout.strip()
+    if not Path(runtime).is_absolute():
+        pytest.skip("no AddressSanitizer")
+    (tmp_path / "banks.h").write_text(bank.write_banks())
+    source = Path(bank.__file__).with_name("gconv.c")
+    flags = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-ffp-contract=fast", "-shared", "-fPIC", "-pthread"]
+    march = ["-march=x86-64-v3"] if os.uname().machine == "x86_64" else []
+    built = tmp_path / "gconv.so"
+    subprocess.run(["gcc", *flags, *march, f"-I{tmp_path}", source, "-o", built], check=True, timeout=300)
+    environment = {**os.environ, "LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0", "OMP_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", SANITIZED, built], capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.strip() == "clean"
