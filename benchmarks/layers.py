@@ -19,6 +19,7 @@ import torch
 from side_by_side import BATCH, KERNEL, ORIENTATIONS, SIDE, build_seconds, ratios_to_plain, saved_bytes
 from torch import Tensor, nn
 
+from dsfcnn.kernels import set_backend
 from dsfcnn.layers import GConv2d
 
 GROUP = f"C{ORIENTATIONS}"
@@ -102,6 +103,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--fields", type=int, nargs="+", default=[6, 14, 32], help="fields read and written (default: 6 14 32)")
     parser.add_argument("--rounds", type=int, default=10, help="rounds at least; small layers take more (default: 10)")
     parser.add_argument("--threads", type=int, default=2, help="threads of torch (default: 2)")
+    parser.add_argument("--backend", choices=("auto", "dense", "spectral"), default="auto", help="how the layer computes (default: auto)")
     parser.add_argument("--escnn", metavar="PYTHON", help="python of an environment with escnn, to measure its layer too")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     options = parser.parse_args(arguments)
@@ -113,9 +115,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
     torch.set_num_threads(options.threads)
-    print(
-        f"Hidden layer, {GROUP}, {KERNEL}x{KERNEL}, batch {BATCH}, {SIDE}x{SIDE} pixels, {options.threads} threads; fields after the comma."
-    )
+    set_backend(options.backend)
+    print(f"Hidden layer, {GROUP}, {KERNEL}x{KERNEL}, batch {BATCH}, {SIDE}x{SIDE} pixels; fields after the comma.")
+    print(f"{options.threads} threads, backend {options.backend}.")
     print(
         "Times are ratios to Conv2d between as many planes: median of the rounds (quartiles), then the ratio of the shortest times.\n",
         flush=True,
@@ -125,14 +127,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         figures["escnn"] = measure_escnn(options)
     print_table(figures)
     if options.json:
-        settings = {
-            "group": GROUP,
-            "kernel_size": KERNEL,
-            "batch": BATCH,
-            "side": SIDE,
-            "threads": options.threads,
-            "torch": torch.__version__,
-        }
+        shapes = {"group": GROUP, "kernel_size": KERNEL, "batch": BATCH, "side": SIDE}
+        settings = {**shapes, "threads": options.threads, "backend": options.backend, "torch": torch.__version__}
         options.json.write_text(json.dumps({"settings": settings, **figures}, indent=2) + "\n")
 
 

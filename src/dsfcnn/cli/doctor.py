@@ -58,9 +58,12 @@ def _inspect() -> dict:
 
 def _kernel() -> str:
     """In a process of its own: a kernel that crashes must not take the doctor with it, and torch stays unloaded here."""
-    look = "from dsfcnn.kernels.library import load; found = load(); print('spectral' if found.functions else 'dense, because ' + found.reason)"
+    look = "from dsfcnn.kernels.library import load; print(load().reason)"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True)
-    return done.stdout.strip() if done.returncode == 0 else "the kernel crashes here; set DSFCNN_BACKEND=dense and report it, please"
+    if done.returncode != 0:
+        return "the kernel crashes here; set DSFCNN_BACKEND=dense and report it, please"
+    reason = done.stdout.strip()
+    return f"dense, because {reason}" if reason else "spectral"
 
 
 def _part(title: str, names: list[str], command: str) -> dict:

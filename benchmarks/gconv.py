@@ -1,0 +1,93 @@
+"""The spectral G-convolution beside the dense one, for every layer of a model: time of dense over time of spectral.
+
+    python benchmarks/gconv.py [--model dsf-nuclei] [--side 256] [--batch 1] [--threads 1 2]
+
+Both are timed in turns in one process, weights included: dense writes its filters out, spectral packs its matrices. A ratio is the median over rounds; the sum is over all
+layers of the model, each counted as often as it occurs. Run it on a quiet machine.
+"""
+
+import argparse
+import time
+from collections import Counter
+from collections.abc import Callable
+from statistics import median
+
+import torch
+from torch import Tensor
+
+import dsfcnn
+from dsfcnn.kernels import backend
+from dsfcnn.layers import GConv2d
+
+Shape = tuple[int, int, int, int, int, int]  # fields read, written, kernel size, orientations, height, width
+
+
+def layer_shapes(name: str, side: int, **options: str) -> Counter[Shape]:
+    """Shapes of all hidden layers that an image of this size meets, and how often."""
+    model = dsfcnn.create(name, **options).eval()
+    shapes: Counter[Shape] = Counter()
+
+    def note(layer: GConv2d, inputs: tuple[Tensor]) -> None:
+        shapes[layer.in_fields, layer.out_fields, layer.kernel_size, layer.group.size, *inputs[0].shape[-2:]] += 1
+
+    for module in model.modules():
+        if isinstance(module, GConv2d):
+            module.register_forward_pre_hook(note)
+    with torch.no_grad():
+        model(torch.zeros(1, 1 if name.endswith("digits") else 3, side, side))
+    return shapes
+
+
+def time_of(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def compare(shape: Shape, batch: int, rounds: int, training: bool) -> tuple[float, float]:
+    """Median seconds of dense and spectral, measured in turns."""
+    fields, out, kernel_size, n, height, width = shape
+    layer = GConv2d(fields, out, kernel_size, group=f"C{n}")
+    x = torch.randn(batch, fields, n, height, width, requires_grad=training)
+    gradient = torch.randn(batch, out, n, height, width)
+
+    def run() -> None:
+        with torch.set_grad_enabled(training):
+            y = layer(x)
+        if training:
+            torch.autograd.grad(y, (x, layer.weight), gradient)
+
+    times: dict[str, list[float]] = {"dense": [], "spectral": []}
+    for _ in range(rounds + 1):
+        for name, found in times.items():
+            backend.set_backend(name)
+            found.append(time_of(run))
+    return median(times["dense"][1:]), median(times["spectral"][1:])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="dsf-nuclei")
+    parser.add_argument("--side", type=int, default=256)
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    options = parser.parse_args()
+    shapes = layer_shapes(options.model, options.side)
+    for threads in options.threads:
+        torch.set_num_threads(threads)
+        print(f"{options.model}, {options.batch} x {options.side}x{options.side}, {threads} thread(s): dense / spectral")
+        print(f"{'kernel, fields, pixels':<32}{'layers':>8}{'forward':>10}{'with backward':>16}{'cost model':>12}")
+        totals = [0.0] * 4
+        for shape, count in sorted(shapes.items(), key=lambda item: (-item[0][4], item[0])):
+            fields, out, kernel_size, n, height, width = shape
+            seconds = [*compare(shape, options.batch, options.rounds, False), *compare(shape, options.batch, options.rounds, True)]
+            totals = [total + count * s for total, s in zip(totals, seconds)]
+            name = f"{kernel_size}x{kernel_size}, {fields} -> {out}, {height}x{width}"
+            estimate = 1 / backend.spectral_cost(width, out, n, kernel_size)
+            print(f"{name:<32}{count:>8}{seconds[0] / seconds[1]:>10.2f}{seconds[2] / seconds[3]:>16.2f}{estimate:>12.2f}", flush=True)
+        print(f"{'all layers':<32}{sum(shapes.values()):>8}{totals[0] / totals[1]:>10.2f}{totals[2] / totals[3]:>16.2f}\n")
+
+
+if __name__ == "__main__":
+    main()
