@@ -29,14 +29,14 @@ enum {
   MARGIN = 8,     /* zeros left and right of a padded row; at least half a kernel, and keeps rows aligned */
 };
 
+#define INLINE static inline __attribute__((always_inline))
 #define LOAD(p) ((v8) * (const v8_unaligned *)(p))
 #define STORE(p, v) (*(v8_unaligned *)(p) = (v))
 #define AT(p, offset) LOAD((p) + (offset))
-#define SPLAT(x) (((v8){0} + (x)))
+INLINE v8 SPLAT(float x) { return (v8){x, x, x, x, x, x, x, x}; } /* not ZERO + x, which is an addition */
 #define ZERO ((v8){0})
 /* Keeps the compiler from merging loads over hundreds of instructions and spilling what it merged. */
 #define BARRIER __asm__ volatile("" ::: "memory");
-#define INLINE static inline __attribute__((always_inline))
 
 /* Where a complex response goes: rows of a complex product, two rows of a real one, or one row (frequency 0 of a real plane). */
 enum route_kind { NOWHERE, COMPLEX, REAL, SINGLE };
@@ -199,7 +199,7 @@ INLINE void output_row_n(const long n, const struct plan *plan, const float *pro
   for (long x = 0; x < TILE && x < valid; x += 8) {
     const float *c = products + x;
     v8 f[MAX_N], out[MAX_N];
-    f[0] = LOAD(c) + bias;
+    f[0] = LOAD(c) + SPLAT(bias);
     f[1] = LOAD(c + step);
     for (long m = 1; m < n / 2; m++) {
       v8 t1 = LOAD(c + (3 * m - 1) * step), t2 = LOAD(c + 3 * m * step), t3 = LOAD(c + (3 * m + 1) * step);
