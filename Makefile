@@ -7,7 +7,7 @@ PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint const
 .PHONY: test demo lint types clean
 
 # One stamp per set of extras; installed again when what it is made from changes.
-$(VENV)/.base: pyproject.toml constraints.txt
+$(VENV)/.base: pyproject.toml constraints.txt setup.py src/dsfcnn/kernels/gconv.c src/dsfcnn/kernels/bank.py
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) --editable .
 	touch $@

@@ -2,8 +2,8 @@
 
     python benchmarks/gconv.py [--model dsf-nuclei] [--side 256] [--batch 1] [--threads 1 2]
 
-Both are timed in turns in one process, weights included: dense writes its filters out, spectral packs its matrices. A ratio is the median over rounds; the sum is over all
-layers of the model, each counted as often as it occurs. Run it on a quiet machine.
+Both are timed in turns in one process, weights included: dense writes its filters out, spectral packs its matrices. A ratio is that of
+the medians over rounds; the sum is over all layers of the model, each counted as often as it occurs. Run it on a quiet machine.
 """
 
 import argparse
