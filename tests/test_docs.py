@@ -17,7 +17,7 @@ def python_blocks():
             yield pytest.param(block, id=f"{page.relative_to(ROOT)}-{number}")
 
 
-@pytest.mark.parametrize("block", python_blocks())
+@pytest.mark.parametrize("block", list(python_blocks()))
 def test_a_code_block_runs(block, tmp_path):
     done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
