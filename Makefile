@@ -29,7 +29,7 @@ types: $(VENV)/.test
 # Pictures of the basis and of a layer's filters, and how exactly a small network turns with its input.
 demo: $(VENV)/.base
 	$(BIN)/dsfcnn filters --out demo --overwrite
-	$(BIN)/python benchmarks/equivariance.py --seeds 1
+	$(BIN)/python benchmarks/equivariance.py --seeds 3
 
 clean:
 	rm -rf $(VENV) build demo src/*.egg-info

@@ -63,14 +63,11 @@ def four_plain_layers() -> nn.Module:
 
 
 def with_statistics(network: nn.Module) -> nn.Module:
-    """Normalisation by the statistics of three batches, as training would have found them."""
+    """Batch norms that have seen three batches, as at the start of training: a quarter of the way from 0 and 1 to the true statistics."""
     network.train()
-    norms = [module for module in network.modules() if hasattr(module, "momentum")]
     with torch.no_grad():
-        for batch in (1, 2, 3):
-            for norm in norms:
-                norm.momentum = 1 / batch  # the mean over batches so far
-            network(smooth_noise(4, seed=batch))
+        for seed in (1, 2, 3):
+            network(smooth_noise(4, seed))
     return network.eval()
 
 
