@@ -11,7 +11,7 @@ _FAMILIES = {"C": Cyclic, "D": Dihedral}
 
 
 def parse_group(group: str | Group) -> Group:
-    """The group of that name, with at most 999 rotations; a group is returned as it is.
+    """The group of that name; a group is returned as it is.
 
     >>> parse_group("C8").size, parse_group("D4").size
     (8, 8)
@@ -22,7 +22,7 @@ def parse_group(group: str | Group) -> Group:
     """
     if isinstance(group, Group):
         return group
-    match = re.fullmatch(r"([CD])([1-9][0-9]{0,2})", group) if isinstance(group, str) else None
+    match = re.fullmatch(r"([CD])([1-9][0-9]{0,8})", group) if isinstance(group, str) else None
     if match is None:
         raise GroupError(f"no group {group!r}; use C1, C2, C3, ... (rotations) or D1, D2, ... (rotations and mirrors)")
     return _FAMILIES[match[1]](int(match[2]))

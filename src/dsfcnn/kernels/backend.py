@@ -12,7 +12,9 @@ from dsfcnn.kernels import bank, library
 BACKENDS = ("auto", "dense", "spectral")
 _chosen: str | None = None
 
-# Time of one multiply-add of each part over one of torch's dense convolution, measured over the layers of dsf-nuclei.
+# Time of one multiply-add of each part over one of torch's dense convolution. Estimates, from the share of the processor's peak that such a
+# bank (about half) and such products (about nine tenths) can reach; what a call costs by itself is not in them, so gains on small maps
+# are overestimated.
 _BANK_COST, _MIX_COST = 1.9, 1.1
 
 

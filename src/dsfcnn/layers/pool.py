@@ -73,7 +73,7 @@ class AntialiasedPool(_HalvingPool):
     """Max-pooling by 2 that keeps turns between pixels: a running maximum, smoothed before every second pixel is kept.
 
     A plain max-pool samples a map that is rougher than its pixels; at 45 degrees that is most of a network's error. Here the same
-    windows move by one pixel, and a binomial filter takes out what the coarser grid cannot hold. Costs about three plain poolings.
+    windows move by one pixel, and a binomial filter takes out what the coarser grid cannot hold.
     """
 
     def pool(self, planes: Tensor) -> Tensor:

@@ -69,50 +69,46 @@ class GroupFamily:
         return GPool()
 
 
-class HarmonicFamily:
-    """H-Net: complex maps; batch norm, ReLU and pooling by magnitude."""
+class _DirectedFamily:
+    """Maps of pairs of numbers, each with a magnitude and a direction: pooling by magnitude, and the magnitude before any mean."""
 
     mean_first = False
+
+    def block(self, in_fields: int, out_fields: int, lifts: bool) -> nn.Module:
+        raise NotImplementedError
+
+    def first(self, channels: int, fields: int) -> nn.Module:
+        return self.block(channels, fields, lifts=True)
+
+    def hidden(self, in_fields: int, out_fields: int) -> nn.Module:
+        return self.block(in_fields, out_fields, lifts=False)
+
+    def pool(self) -> nn.Module:
+        return MagnitudePool()
+
+
+class HarmonicFamily(_DirectedFamily):
+    """H-Net: complex maps; batch norm and ReLU of magnitudes."""
 
     def __init__(self, max_frequency: int):
         self.max_frequency = max_frequency
 
-    def _block(self, in_fields: int, out_fields: int, lifts: bool) -> nn.Module:
+    def block(self, in_fields: int, out_fields: int, lifts: bool) -> nn.Module:
         conv = HarmonicConv2d(in_fields, out_fields, KERNEL_SIZE, max_frequency=self.max_frequency, lifts=lifts)
         return nn.Sequential(conv, HarmonicNorm(out_fields, self.max_frequency))
-
-    def first(self, channels: int, fields: int) -> nn.Module:
-        return self._block(channels, fields, lifts=True)
-
-    def hidden(self, in_fields: int, out_fields: int) -> nn.Module:
-        return self._block(in_fields, out_fields, lifts=False)
-
-    def pool(self) -> nn.Module:
-        return MagnitudePool()
 
     def invariant(self) -> nn.Module:
         return HarmonicMagnitude()
 
 
-class VectorFamily:
-    """VF-CNN: vector fields; the ReLU is inside the convolution, batch norm scales lengths, pooling keeps the longest arrow."""
-
-    mean_first = False
+class VectorFamily(_DirectedFamily):
+    """VF-CNN: vector fields; the ReLU is inside the convolution, batch norm scales lengths."""
 
     def __init__(self, group: Group):
         self.group = group
 
-    def _block(self, in_fields: int, out_fields: int, lifts: bool) -> nn.Module:
+    def block(self, in_fields: int, out_fields: int, lifts: bool) -> nn.Module:
         return nn.Sequential(VectorConv2d(in_fields, out_fields, KERNEL_SIZE, group=self.group, lifts=lifts), VectorNorm(out_fields))
-
-    def first(self, channels: int, fields: int) -> nn.Module:
-        return self._block(channels, fields, lifts=True)
-
-    def hidden(self, in_fields: int, out_fields: int) -> nn.Module:
-        return self._block(in_fields, out_fields, lifts=False)
-
-    def pool(self) -> nn.Module:
-        return MagnitudePool()
 
     def invariant(self) -> nn.Module:
         return VectorLength()

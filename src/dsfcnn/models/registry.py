@@ -23,6 +23,9 @@ _OUTPUTS: dict[str, dict[str, Any]] = {
 }
 
 
+_LARGEST_GROUP = 128  # tables grow with its square; a config could ask for anything
+
+
 def names() -> list[str]:
     """Every model that ``create`` can build."""
     return list(_MODELS)
@@ -68,6 +71,8 @@ def _check(chosen: dict[str, Any]) -> None:
         raise UsageError(f"dropout must be a number from 0 to below 1 but is {dropout!r}; 0.3 is the usual")
     if chosen.get("checkpointing", False) not in (True, False):
         raise UsageError(f"checkpointing must be true or false but is {chosen['checkpointing']!r}; leave it out for false")
+    if parse_group(chosen.get("group", "C1")).size > _LARGEST_GROUP:
+        raise UsageError(f"no group {chosen['group']!r} for a model, which may have up to {_LARGEST_GROUP} elements; use C8 or C12")
     heads = chosen.get("heads", {"classes": chosen.get("classes")})
     if not isinstance(heads, dict) or not heads:
         raise UsageError(f"heads must be channels by name but is {heads!r}; give for example heads={{'object': 3}}")
