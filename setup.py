@@ -37,8 +37,8 @@ setup(
     ext_modules=[
         Extension(
             "dsfcnn.kernels._gconv",
-            sources=["src/dsfcnn/kernels/gconv.c"],
-            depends=["src/dsfcnn/kernels/bank.py"],
+            sources=[f"src/dsfcnn/kernels/{name}.c" for name in ("gconv", "fields", "threads")],
+            depends=[f"src/dsfcnn/kernels/{name}" for name in ("bank.py", "vectors.h", "threads.h")],
             extra_compile_args=["-O3", "-ffp-contract=fast", "-std=gnu11", "-pthread", *ARCHITECTURE],
             extra_link_args=["-pthread"],
             optional=True,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import dsfcnn
 from dsfcnn.groups import parse_group
-from dsfcnn.kernels import backend, bank, library, spectral
+from dsfcnn.kernels import backend, bank, calls, library
 from dsfcnn.layers import GConv2d
 from dsfcnn.testing import assert_equivariant
 
@@ -64,7 +64,7 @@ def test_random_shapes_agree_with_dense(shape):
     x, gradient = torch.randn(images, fields, n, height, width), torch.randn(images, out, n, height, width)
     if transposed:
         x = x.transpose(3, 4).contiguous().transpose(3, 4)
-    assert backend.possible(x, layer.weight, kernel_size, layer.group)
+    assert backend.possible([x], layer.weight, kernel_size, layer.group)
     found, wanted = both(layer, x, gradient)
     assert relative(found[0], wanted[0]) < 1e-5
     for ours, theirs in zip(found[1:], wanted[1:]):
@@ -122,7 +122,7 @@ def test_frozen_weights_and_inputs_without_gradient():
 def test_what_cannot_be_spectral_is_dense(group, kernel_size, dtype, filters, spectral_wanted, monkeypatch):
     dsfcnn.set_backend("spectral")
     called = []
-    monkeypatch.setattr(spectral, "run", lambda *a, **k: called.append(1) or (torch.zeros(1), None))
+    monkeypatch.setattr(calls, "convolve", lambda *a, **k: called.append(1) or torch.zeros(1))
     layer = GConv2d(2, 2, kernel_size, group=group, filters=filters).to(dtype)
     layer(torch.randn(1, 2, layer.group.size, 9, 9, dtype=dtype))
     assert bool(called) == spectral_wanted
@@ -149,18 +149,23 @@ def test_the_cost_model_prefers_dense_where_little_is_written():
 
 SANITIZED = """
 import ctypes, sys, torch
-from dsfcnn.kernels import library, spectral
+from dsfcnn.kernels import calls, library
+from dsfcnn.kernels.tables import pack, plan
 functions = ctypes.CDLL(sys.argv[1])
-functions.dsfcnn_gconv.restype = ctypes.c_int
+functions.dsfcnn_gconv.restype, functions.dsfcnn_blocks.restype = ctypes.c_int, ctypes.c_long
 library.load = lambda: library.Library(functions, "")
 torch.manual_seed(0)
 for n, kernel_size in ((2, 3), (4, 9), (6, 5), (8, 7), (16, 5)):
-    for fields, out, images, height, width in ((1, 1, 1, 1, 1), (3, 14, 2, 9, 17), (5, 7, 1, 16, 31), (9, 6, 1, 7, 16)):
-        tables = spectral.plan(n, kernel_size)
-        weight = torch.randn(out, fields, n, tables.rows)
-        x, gradient = torch.randn(images, fields, n, height, width), torch.randn(images, out, n, height, width)
-        spectral.run(x, spectral.pack(weight, tables), out, tables, torch.randn(out))
-        spectral.run(gradient, spectral.pack(weight, tables, adjoint=True), fields, tables, other=x)
+    for fields, more, out, images, height, width in ((1, 0, 1, 1, 1, 1), (2, 1, 14, 2, 9, 17), (3, 2, 7, 1, 16, 31), (9, 0, 6, 1, 7, 81)):
+        tables = plan(n, kernel_size)
+        maps = [torch.randn(images, count, n, height, width) for count in (fields, more) if count]
+        weight, gradient = torch.randn(out, fields + more, n, tables.rows), torch.randn(images, out, n, height, width)
+        for activation in (None, calls.Activation(*torch.randn(3, fields + more))):
+            calls.convolve(maps, pack(weight, tables.mixing), out, tables, activation, torch.randn(out))
+            calls.convolve_back(gradient, maps, pack(weight.transpose(0, 1), tables.adjoint), tables, activation, weights_too=True)
+        numbers = torch.randn(3, fields)
+        calls.moments(maps[0]), calls.affine(maps[0], *numbers[:2])
+        calls.activate_back(maps[0], maps[0], calls.Activation(*numbers))
 print("clean")
 """
 
@@ -172,11 +177,11 @@ def test_sanitizers_find_nothing(tmp_path):
     if not Path(runtime).is_absolute():
         pytest.skip("no AddressSanitizer")
     (tmp_path / "banks.h").write_text(bank.write_banks())
-    source = Path(bank.__file__).with_name("gconv.c")
+    sources = [Path(bank.__file__).with_name(f"{name}.c") for name in ("gconv", "fields", "threads")]
     flags = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-ffp-contract=fast", "-shared", "-fPIC", "-pthread"]
     march = ["-march=x86-64-v3"] if os.uname().machine == "x86_64" else []
     built = tmp_path / "gconv.so"
-    subprocess.run(["gcc", *flags, *march, f"-I{tmp_path}", source, "-o", built], check=True, timeout=300)
+    subprocess.run(["gcc", *flags, *march, f"-I{tmp_path}", *sources, "-o", built], check=True, timeout=300)
     environment = {**os.environ, "LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0", "OMP_NUM_THREADS": "2"}
     done = subprocess.run([sys.executable, "-c", SANITIZED, built], capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]

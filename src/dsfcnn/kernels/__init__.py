@@ -1,6 +1,7 @@
 """The fast G-convolution: its generator and C source, its loader, and the choice between it and the dense one."""
 
-from dsfcnn.kernels.backend import get_backend, runs_spectral, set_backend
-from dsfcnn.kernels.spectral import spectral_gconv
+from dsfcnn.kernels.backend import get_backend, reads_fields, runs_spectral, set_backend
+from dsfcnn.kernels.calls import Activation
+from dsfcnn.kernels.spectral import activate, field_moments, spectral_gconv
 
-__all__ = ["get_backend", "runs_spectral", "set_backend", "spectral_gconv"]
+__all__ = ["Activation", "activate", "field_moments", "get_backend", "reads_fields", "runs_spectral", "set_backend", "spectral_gconv"]

@@ -1,6 +1,7 @@
 """Which of two ways a layer is computed: densely, by torch's convolution, or in the orientation-Fourier domain."""
 
 import os
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -37,26 +38,36 @@ def _check(name: str, where: str) -> str:
     return name
 
 
-def runs_spectral(x: Tensor, weight: Tensor, kernel_size: int, group: Group) -> bool:
-    """Whether a steerable layer reads x (N, in, G, H, W) by the spectral kernel, with weights (out, in, G, L)."""
+def runs_spectral(maps: Sequence[Tensor], weight: Tensor, kernel_size: int, group: Group) -> bool:
+    """Whether a steerable layer reads maps (N, C, G, H, W) by the spectral kernel, with weights (out, in, G, L)."""
     backend = get_backend()
-    if backend == "dense" or not possible(x, weight, kernel_size, group):
+    if backend == "dense" or not possible(maps, weight, kernel_size, group):
         return False
     if backend == "spectral":
         return True
-    return spectral_cost(x.shape[-1], weight.shape[0], group.size, kernel_size) < 1
+    return spectral_cost(maps[0].shape[-1], weight.shape[0], group.size, kernel_size) < 1
 
 
-def possible(x: Tensor, weight: Tensor, kernel_size: int, group: Group) -> bool:
-    """float32 on the CPU, rotations only, an even number of them, and no tracer that wants to see ordinary operations."""
+def reads_fields(tensors: Sequence[Tensor]) -> bool:
+    """Whether batch norm and ReLU of maps are done by the kernel, given all tensors that take part."""
+    return get_backend() != "dense" and _readable(tensors)
+
+
+def possible(maps: Sequence[Tensor], weight: Tensor, kernel_size: int, group: Group) -> bool:
+    """What the kernel can read, rotations only, and an even number of them."""
     return (
-        x.dtype == weight.dtype == torch.float32
-        and x.device.type == weight.device.type == "cpu"
-        and isinstance(group, Cyclic)
+        isinstance(group, Cyclic)
         and group.size % 2 == 0
         and group.size <= 32
         and kernel_size in bank.KERNEL_SIZES
-        and x.numel() > 0
+        and _readable([weight, *maps])
+    )
+
+
+def _readable(tensors: Sequence[Tensor]) -> bool:
+    """float32 on the CPU, and no tracer that wants to see ordinary operations."""
+    return (
+        all(x.dtype == torch.float32 and x.device.type == "cpu" and x.numel() > 0 for x in tensors)
         and not torch.compiler.is_compiling()
         and not torch.jit.is_tracing()
         and not torch.is_autocast_enabled("cpu")

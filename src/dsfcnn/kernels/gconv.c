@@ -12,29 +12,23 @@
  *
  * GCC and clang vector extensions, no intrinsics, no torch. Build with -O3 -ffp-contract=fast and never with -ffast-math: it would re-order the
  * sums, and switch denormal numbers off in the whole process that loads this. */
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef float v8 __attribute__((vector_size(32)));
-typedef float v8_unaligned __attribute__((vector_size(32), aligned(4), may_alias));
+#include "threads.h"
+#include "vectors.h"
 
 enum {
   TILE = 16,      /* columns of a tile */
-  MAX_ROWS = 8,   /* rows of a strip */
+  MAX_ROWS = 8,   /* rows of a block */
+  COLUMNS = 64,   /* columns of a block */
   CHUNK = 4,      /* input fields whose responses are held at once */
   MAX_N = 32,     /* orientations */
   MAX_OUT = 6,    /* output fields of one step of the product */
   MARGIN = 8,     /* zeros left and right of a padded row; at least half a kernel, and keeps rows aligned */
 };
 
-#define INLINE static inline __attribute__((always_inline))
-#define LOAD(p) ((v8) * (const v8_unaligned *)(p))
-#define STORE(p, v) (*(v8_unaligned *)(p) = (v))
-#define AT(p, offset) LOAD((p) + (offset))
-INLINE v8 SPLAT(float x) { return (v8){x, x, x, x, x, x, x, x}; } /* not ZERO + x, which is an addition */
-#define ZERO ((v8){0})
 /* Keeps the compiler from merging loads over hundreds of instructions and spilling what it merged. */
 #define BARRIER __asm__ volatile("" ::: "memory");
 
@@ -173,15 +167,27 @@ INLINE void transform_back(const long n, const v8 *f, const float *cosine, const
     default: { const long N = n; CALL; } \
   }
 
-INLINE void transform_row_n(const long n, const struct plan *plan, const float *x, long plane, float *f, long f_plane, long width) {
+/* Batch norm and ReLU of the maps that a layer reads: max(0, scale x + shift) for every field; or nothing. */
+struct activation {
+  int on;
+  float scale, shift;
+};
+
+INLINE v8 activated(v8 x, struct activation by) { return by.on ? relu(SPLAT(by.scale) * x + SPLAT(by.shift)) : x; }
+
+/* ``width`` columns of all orientations of a row, ``plane`` floats apart, transformed; zeros after the last of them up to a multiple of 8. */
+INLINE void transform_row_n(const long n, const struct plan *plan, const float *x, long plane, struct activation by, float *f, long f_plane,
+                            long width) {
   for (long i = 0; i < width; i += 8) {
     v8 in[MAX_N], out[MAX_N];
     if (i + 8 <= width) {
-      for (long j = 0; j < n; j++) in[j] = LOAD(x + j * plane + i);
+      for (long j = 0; j < n; j++) in[j] = activated(LOAD(x + j * plane + i), by);
     } else {
       for (long j = 0; j < n; j++) {
-        float tail[8] = {0};
-        memcpy(tail, x + j * plane + i, (width - i) * sizeof(float));
+        float some[8] = {0}, tail[8] = {0};
+        memcpy(some, x + j * plane + i, (width - i) * sizeof(float));
+        STORE(some, activated(LOAD(some), by));
+        memcpy(tail, some, (width - i) * sizeof(float));
         in[j] = LOAD(tail);
       }
     }
@@ -190,14 +196,31 @@ INLINE void transform_row_n(const long n, const struct plan *plan, const float *
   }
 }
 
-static void transform_row(const struct plan *plan, const float *x, long plane, float *f, long f_plane, long width) {
-  FOR_N(plan->n, transform_row_n(N, plan, x, plane, f, f_plane, width))
+static void transform_row(const struct plan *plan, const float *x, long plane, struct activation by, float *f, long f_plane, long width) {
+  FOR_N(plan->n, transform_row_n(N, plan, x, plane, by, f, f_plane, width))
+}
+
+/* Where a gradient that has passed the layer goes on through the activation of what the layer read. */
+struct passage {
+  const float *x; /* what was read, same place as y; NULL without activation */
+  struct activation by;
+  float centre;
+  v8 *sums; /* of what passes the ReLU, and of that times x - centre */
+};
+
+INLINE v8 pass(const struct passage *through, v8 gradient, v8 x) {
+  v8 passed = relu_back(SPLAT(through->by.scale) * x + SPLAT(through->by.shift), gradient);
+  through->sums[0] += passed;
+  through->sums[1] += passed * (x - SPLAT(through->centre));
+  return SPLAT(through->by.scale) * passed;
 }
 
 /* products: the n/2 - 1 triples and two real ones of a 16-pixel panel, ``step`` floats apart; y: n orientations, ``plane`` floats apart. */
-INLINE void output_row_n(const long n, const struct plan *plan, const float *products, long step, float bias, float *y, long plane, long valid) {
+INLINE void output_row_n(const long n, const struct plan *plan, const float *products, long step, float bias, struct passage through, float *y,
+                         long plane, long valid) {
   for (long x = 0; x < TILE && x < valid; x += 8) {
     const float *c = products + x;
+    const long count = valid - x < 8 ? valid - x : 8;
     v8 f[MAX_N], out[MAX_N];
     f[0] = LOAD(c) + SPLAT(bias);
     f[1] = LOAD(c + step);
@@ -208,36 +231,46 @@ INLINE void output_row_n(const long n, const struct plan *plan, const float *pro
     }
     transform_back(n, f, plan->cosine, plan->sine, out);
     for (long j = 0; j < n; j++) {
-      if (x + 8 <= valid) {
-        STORE(y + j * plane + x, out[j]);
-      } else {
-        memcpy(y + j * plane + x, &out[j], (valid - x) * sizeof(float));
+      float *to = y + j * plane + x;
+      if (count == 8) {
+        STORE(to, through.x ? pass(&through, out[j], LOAD(through.x + j * plane + x)) : out[j]);
+      } else { /* what lies past the last column must not reach the sums */
+        float some[8] = {0}, was[8] = {0};
+        memcpy(some, &out[j], count * sizeof(float));
+        if (through.x) {
+          memcpy(was, through.x + j * plane + x, count * sizeof(float));
+          STORE(some, pass(&through, LOAD(some), LOAD(was)));
+        }
+        memcpy(to, some, count * sizeof(float));
       }
     }
   }
 }
 
-static void output_row(const struct plan *plan, const float *products, long step, float bias, float *y, long plane, long valid) {
-  FOR_N(plan->n, output_row_n(N, plan, products, step, bias, y, plane, valid))
+static void output_row(const struct plan *plan, const float *products, long step, float bias, struct passage through, float *y, long plane,
+                       long valid) {
+  FOR_N(plan->n, output_row_n(N, plan, products, step, bias, through, y, plane, valid))
 }
 
-/* c[o][TILE] (+)= sum_r w[r][o] b[r][TILE] for a constant number of outputs. */
-INLINE void mix_n(const long outputs, const float *restrict w, const float *restrict b, float *restrict c, long depth, int first) {
+/* c[o][TILE] (+)= sum over fields and rows of w[field][row][o] b[field][row][TILE], for a constant number of outputs. */
+INLINE void mix_n(const long outputs, const float *restrict w, long w_field, long w_row, const float *restrict b, float *restrict c, long fields,
+                  long rows, int first) {
   v8 left[MAX_OUT], right[MAX_OUT];
 #pragma GCC unroll 6
   for (long o = 0; o < outputs; o++) {
     left[o] = first ? ZERO : LOAD(c + TILE * o);
     right[o] = first ? ZERO : LOAD(c + TILE * o + 8);
   }
-  for (long r = 0; r < depth; r++) {
-    v8 x = LOAD(b), y = LOAD(b + 8);
-    b += TILE;
+  for (long field = 0; field < fields; field++, w += w_field) {
+    const float *now = w;
+    for (long r = 0; r < rows; r++, now += w_row, b += TILE) {
+      v8 x = LOAD(b), y = LOAD(b + 8);
 #pragma GCC unroll 6
-    for (long o = 0; o < outputs; o++) {
-      left[o] += SPLAT(w[o]) * x;
-      right[o] += SPLAT(w[o]) * y;
+      for (long o = 0; o < outputs; o++) {
+        left[o] += SPLAT(now[o]) * x;
+        right[o] += SPLAT(now[o]) * y;
+      }
     }
-    w += outputs;
   }
 #pragma GCC unroll 6
   for (long o = 0; o < outputs; o++) {
@@ -246,15 +279,13 @@ INLINE void mix_n(const long outputs, const float *restrict w, const float *rest
   }
 }
 
-static void mix(long outputs, const float *w, const float *b, float *c, long depth, int first) {
-  switch (outputs) {
-    case 1: mix_n(1, w, b, c, depth, first); break;
-    case 2: mix_n(2, w, b, c, depth, first); break;
-    case 3: mix_n(3, w, b, c, depth, first); break;
-    case 4: mix_n(4, w, b, c, depth, first); break;
-    case 5: mix_n(5, w, b, c, depth, first); break;
-    default: mix_n(6, w, b, c, depth, first);
-  }
+static void mix(long outputs, const float *w, long w_field, long w_row, const float *b, float *c, long fields, long rows, int first) {
+#define CASE(count) \
+  case count: \
+    mix_n(count, w, w_field, w_row, b, c, fields, rows, first); \
+    break;
+  switch (outputs) { CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) }
+#undef CASE
 }
 
 /* d[r][lanes] += sum over panels p and pixels x of b[p][r][x] v[p][x][lanes], for a constant number of rows and vectors of 8 lanes. */
@@ -301,150 +332,307 @@ static void correlate(long rows, const float *b, long b_step, const float *v, lo
   }
 }
 
-/* One call: a layer from x to y, and with ``other`` also the gradient of its weights. */
-struct call {
-  const struct plan *plan;
-  const float *x;       /* (images, in, n, height, width) */
-  float *y;             /* (images, out, n, height, width) */
-  const float *weights; /* packed: chunk of input fields, product, step of output fields, row, output */
-  const float *bias;    /* per output field, or NULL */
-  const float *other;   /* (images, out, n, height, width), multiplied with the responses of x, or NULL */
-  float *gradient;      /* of the products: part, chunk, product, row, output padded to 8 */
-  long images, in, out, height, width, parts;
-  atomic_long next;     /* strip, or part, that nobody has taken yet */
-  atomic_int failed;
+/* Several maps (images, fields, n, height, width) that stand side by side, as if they were joined along their fields. */
+struct map {
+  float *data;
+  long fields;
 };
 
+struct maps {
+  const struct map *list;
+  long count;
+  const float *centre, *scale, *shift; /* per field, the batch norm (then ReLU) through which they are read; NULL: as they are */
+};
+
+/* One call: a layer from x to y; and in the backward pass, where y is the gradient to ``read``, the gradients that ``read`` makes possible. */
+struct call {
+  const struct plan *plan;
+  struct maps x, y, read;
+  const float *weights; /* (x fields, product, row, y fields) */
+  const float *bias;    /* per y field, or NULL */
+  float *gradient;      /* of the weights: (part, x fields, product, row, y fields padded to 8), zero on entry; or NULL */
+  double *sums;         /* (block, y fields, 2): of the gradient that passes ReLU, and of that times read - centre */
+  long images, height, width, parts, threads;
+};
+
+/* Where one field lies, and how it is read. */
+struct field {
+  float *data;
+  long step; /* from image to image */
+  struct activation by;
+  float centre;
+};
+
+struct job {
+  const struct call *call;
+  struct field *x, *y, *read; /* read: NULL in the forward pass */
+  long in, out, blocks;
+  float *scratch;
+  long scratch_size; /* floats per thread */
+  atomic_long next, slot;
+};
+
+/* What one thread works with. */
 struct scratch {
-  float *planes, *responses, *products, *pixels;
+  float *planes, *responses, *products, *pixels, *sums;
 };
 
 static long products_of(const struct plan *plan) { return 2 + 3 * (plan->n / 2 - 1); }
+static long blocks_of(const struct call *call) {
+  return call->images * ((call->height + MAX_ROWS - 1) / MAX_ROWS) * ((call->width + COLUMNS - 1) / COLUMNS);
+}
 
-static void strip(const struct call *call, struct scratch *s, long number, float *gradient) {
-  const struct plan *plan = call->plan;
-  const long n = plan->n, half = plan->kernel_size / 2, rows_of = plan->rows, count = products_of(plan);
-  const long strips = (call->height + MAX_ROWS - 1) / MAX_ROWS, image = number / strips, y0 = number % strips * MAX_ROWS;
-  const long height = call->height, width = call->width, rows = height - y0 < MAX_ROWS ? height - y0 : MAX_ROWS;
-  const long tiles = (width + TILE - 1) / TILE, stride = tiles * TILE + 2 * MARGIN, plane = (MAX_ROWS + 2 * half) * stride;
-  const long product_step = CHUNK * rows_of * TILE, row_step = count * product_step;
-  const long steps = (call->out + MAX_OUT - 1) / MAX_OUT, lanes = (call->out + 7) / 8 * 8;
+/* A block: some rows and columns of one image. */
+struct block {
+  long number, image, y, rows, x, columns;
+};
 
-  for (long field = 0; field < call->in; field++)
-    for (long r = 0; r < rows + 2 * half; r++) {
-      const long row = y0 + r - half;
-      float *f = s->planes + field * n * plane + r * stride;
-      const long written = row < 0 || row >= height ? 0 : (width + 7) / 8 * 8;
+static struct block block_of(const struct call *call, long number) {
+  const long across = (call->width + COLUMNS - 1) / COLUMNS, down = (call->height + MAX_ROWS - 1) / MAX_ROWS;
+  struct block b = {number, number / (across * down), number / across % down * MAX_ROWS, 0, number % across * COLUMNS, 0};
+  b.rows = call->height - b.y < MAX_ROWS ? call->height - b.y : MAX_ROWS;
+  b.columns = call->width - b.x < COLUMNS ? call->width - b.x : COLUMNS;
+  return b;
+}
+
+enum { STRIDE = COLUMNS + 2 * MARGIN };
+
+/* The planes of all fields read, in frequencies, with half a kernel more on every side: neighbours, or zeros outside of the image. */
+static void load_planes(const struct job *job, const struct block *b, float *planes) {
+  const struct call *call = job->call;
+  const long n = call->plan->n, half = call->plan->kernel_size / 2, plane = (MAX_ROWS + 2 * half) * STRIDE;
+  const long first = b->x ? b->x - MARGIN : 0, reach = b->x + b->columns + MARGIN;
+  const long columns = (reach < call->width ? reach : call->width) - first;
+  const long before = b->x ? 0 : MARGIN, after = before + (columns + 7) / 8 * 8;
+  for (long i = 0; i < job->in; i++)
+    for (long r = 0; r < b->rows + 2 * half; r++) {
+      const struct field *field = job->x + i;
+      const long row = b->y + r - half, inside = row >= 0 && row < call->height;
+      float *f = planes + i * n * plane + r * STRIDE;
       for (long j = 0; j < n; j++) {
-        memset(f + j * plane, 0, MARGIN * sizeof(float));
-        memset(f + j * plane + MARGIN + written, 0, (stride - MARGIN - written) * sizeof(float));
+        memset(f + j * plane, 0, (inside ? before : STRIDE) * sizeof(float));
+        if (inside && after < STRIDE) memset(f + j * plane + after, 0, (STRIDE - after) * sizeof(float));
       }
-      if (written)
-        transform_row(plan, call->x + (((image * call->in + field) * n) * height + row) * width, height * width, f + MARGIN, plane, width);
+      if (inside)
+        transform_row(call->plan, field->data + b->image * field->step + row * call->width + first, call->height * call->width, field->by,
+                      f + before, plane, columns);
     }
+}
 
-  for (long tile = 0; tile < tiles; tile++) {
-    const long valid = width - tile * TILE < TILE ? width - tile * TILE : TILE;
-    const float *w = call->weights;
-    if (gradient) { /* the other factor of the gradient, as [product][row][pixel][output field] */
-      memset(s->pixels, 0, count * MAX_ROWS * TILE * lanes * sizeof(float));
-      for (long o = 0; o < call->out; o++)
-        for (long r = 0; r < rows; r++) {
-          float f[MAX_N][TILE] __attribute__((aligned(32)));
-          const float *from = call->other + (((image * call->out + o) * n) * height + y0 + r) * width + tile * TILE;
-          transform_row(plan, from, height * width, &f[0][0], TILE, valid);
-          for (long x = 0; x < valid; x++) {
-            float *to = s->pixels + (r * TILE + x) * lanes + o;
-            const long product = MAX_ROWS * TILE * lanes;
-            to[0] = f[0][x];
-            to[product] = f[1][x];
-            for (long m = 1; m < n / 2; m++) {
-              to[(3 * m - 1) * product] = f[2 * m][x] + f[2 * m + 1][x];
-              to[3 * m * product] = f[2 * m + 1][x];
-              to[(3 * m + 1) * product] = -f[2 * m][x];
+/* 8 rows of 8 to 8 columns. */
+INLINE void transpose(v8 *a) {
+  v8 b[8], c[8];
+#define MIX(x, y, ...) __builtin_shuffle(x, y, (v8_mask){__VA_ARGS__})
+  for (long i = 0; i < 4; i++) {
+    b[2 * i] = MIX(a[2 * i], a[2 * i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+    b[2 * i + 1] = MIX(a[2 * i], a[2 * i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+  }
+  for (long i = 0; i < 8; i += 4)
+    for (long k = 0; k < 2; k++) {
+      c[i + k] = MIX(b[i + k], b[i + k + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+      c[i + k + 2] = MIX(b[i + k], b[i + k + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+  for (long k = 0; k < 4; k++) {
+    a[k] = MIX(c[k], c[k + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+    a[k + 4] = MIX(c[k], c[k + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+  }
+#undef MIX
+}
+
+/* The other factor of the weights' gradient, what the layer read, as [product][row][pixel][field]: the products' transposed combinations. */
+static void load_pixels(const struct job *job, const struct block *b, long tile, long valid, float *pixels) {
+  const struct call *call = job->call;
+  const long n = call->plan->n, lanes = (job->out + 7) / 8 * 8, product = MAX_ROWS * TILE * lanes;
+  float f[8][MAX_N][TILE] __attribute__((aligned(32)));
+  for (long first = 0; first < job->out; first += 8)
+    for (long r = 0; r < b->rows; r++) {
+      memset(f, 0, sizeof f);
+      for (long o = first; o < job->out && o < first + 8; o++) {
+        const struct field *field = job->read + o;
+        transform_row(call->plan, field->data + b->image * field->step + (b->y + r) * call->width + b->x + tile * TILE,
+                      call->height * call->width, field->by, &f[o - first][0][0], TILE, valid);
+      }
+      for (long x = 0; x < TILE; x += 8)
+        for (long m = 0; m < n / 2; m++) {
+          v8 even[8], odd[8];
+          for (long o = 0; o < 8; o++) {
+            even[o] = LOAD(&f[o][2 * m][x]);
+            odd[o] = LOAD(&f[o][2 * m + 1][x]);
+          }
+          transpose(even);
+          transpose(odd);
+          for (long i = 0; i < 8; i++) {
+            float *to = pixels + (r * TILE + x + i) * lanes + first;
+            if (m == 0) {
+              STORE(to, even[i]);
+              STORE(to + product, odd[i]);
+            } else {
+              STORE(to + (3 * m - 1) * product, even[i] + odd[i]);
+              STORE(to + 3 * m * product, odd[i]);
+              STORE(to + (3 * m + 1) * product, -even[i]);
             }
           }
         }
     }
-    float *d = gradient;
-    for (long start = 0; start < call->in; start += CHUNK) {
-      const long fields = call->in - start < CHUNK ? call->in - start : CHUNK, depth = fields * rows_of;
-      for (long pair = 0; pair < n / 2; pair++)
-        for (long field = 0; field < fields; field++) {
-          const float *re = s->planes + ((start + field) * n + 2 * pair) * plane + MARGIN + tile * TILE;
-          bank(plan, re, re + plane, stride, rows, plan->routes + pair * 2 * plan->atoms, pair == 0, s->responses + field * rows_of * TILE,
-               row_step);
-        }
-      for (long g = 0; g < count; g++) {
-        for (long r = 0; r < rows; r++) {
-          const float *now = w;
-          float *c = s->products + (r * count + g) * call->out * TILE;
-          for (long step = 0; step < steps; step++) {
-            const long outputs = call->out / steps + (step < call->out % steps);
-            mix(outputs, now, s->responses + g * product_step + r * row_step, c, depth, start == 0);
-            now += outputs * depth;
-            c += outputs * TILE;
-          }
-        }
-        w += call->out * depth;
-      }
-      if (gradient)
-        for (long g = 0; g < count; g++) {
-          correlate(depth, s->responses + g * product_step, row_step, s->pixels + g * MAX_ROWS * TILE * lanes, lanes, d, rows);
-          d += depth * lanes;
-        }
+}
+
+/* Some input fields of one tile: their responses, what these add to the products, and to the gradient of the weights. */
+static void add_fields(const struct job *job, const struct block *b, const struct scratch *s, long tile, long start, float *gradient) {
+  const struct plan *plan = job->call->plan;
+  const long n = plan->n, rows_of = plan->rows, count = products_of(plan), plane = (MAX_ROWS + 2 * (plan->kernel_size / 2)) * STRIDE;
+  const long product_step = CHUNK * rows_of * TILE, row_step = count * product_step, lanes = (job->out + 7) / 8 * 8;
+  const long fields = job->in - start < CHUNK ? job->in - start : CHUNK, steps = (job->out + MAX_OUT - 1) / MAX_OUT;
+  for (long pair = 0; pair < n / 2; pair++)
+    for (long field = 0; field < fields; field++) {
+      const float *re = s->planes + ((start + field) * n + 2 * pair) * plane + MARGIN + tile * TILE;
+      bank(plan, re, re + plane, STRIDE, b->rows, plan->routes + pair * 2 * plan->atoms, pair == 0, s->responses + field * rows_of * TILE,
+           row_step);
     }
-    for (long o = 0; o < call->out; o++)
-      for (long r = 0; r < rows; r++)
-        output_row(plan, s->products + (r * count * call->out + o) * TILE, call->out * TILE, call->bias ? call->bias[o] : 0.0f,
-                   call->y + (((image * call->out + o) * n) * height + y0 + r) * width + tile * TILE, height * width, valid);
+  for (long g = 0; g < count; g++) {
+    const float *w = job->call->weights + (start * count + g) * rows_of * job->out;
+    for (long r = 0; r < b->rows; r++)
+      for (long step = 0, first = 0; step < steps; step++) {
+        const long outputs = job->out / steps + (step < job->out % steps);
+        mix(outputs, w + first, count * rows_of * job->out, job->out, s->responses + g * product_step + r * row_step,
+            s->products + ((r * count + g) * job->out + first) * TILE, fields, rows_of, start == 0);
+        first += outputs;
+      }
+    for (long field = 0; gradient && field < fields; field++)
+      correlate(rows_of, s->responses + g * product_step + field * rows_of * TILE, row_step, s->pixels + g * MAX_ROWS * TILE * lanes, lanes,
+                gradient + ((start + field) * count + g) * rows_of * lanes, b->rows);
   }
 }
 
-static float *floats(long count) { return aligned_alloc(64, ((size_t)count * sizeof(float) + 63) / 64 * 64); }
+static void do_block(const struct job *job, const struct scratch *s, long number, float *gradient) {
+  const struct call *call = job->call;
+  const struct block b = block_of(call, number);
+  const long count = products_of(call->plan), area = call->height * call->width;
+  v8 *sums = (v8 *)s->sums;
+  load_planes(job, &b, s->planes);
+  if (call->sums) memset(sums, 0, 2 * job->out * sizeof(v8));
+  for (long tile = 0; tile * TILE < b.columns; tile++) {
+    const long valid = b.columns - tile * TILE < TILE ? b.columns - tile * TILE : TILE;
+    if (gradient) load_pixels(job, &b, tile, valid, s->pixels);
+    for (long start = 0; start < job->in; start += CHUNK) add_fields(job, &b, s, tile, start, gradient);
+    for (long o = 0; o < job->out; o++)
+      for (long r = 0; r < b.rows; r++) {
+        const long place = (b.y + r) * call->width + b.x + tile * TILE;
+        struct passage through = {0};
+        if (call->sums) {
+          const struct field *read = job->read + o;
+          through = (struct passage){read->data + b.image * read->step + place, read->by, read->centre, sums + 2 * o};
+        }
+        output_row(call->plan, s->products + (r * count * job->out + o) * TILE, job->out * TILE, call->bias ? call->bias[o] : 0.0f, through,
+                   job->y[o].data + b.image * job->y[o].step + place, area, valid);
+      }
+  }
+  for (long i = 0; call->sums && i < 2 * job->out; i++) call->sums[number * 2 * job->out + i] = sum_of(sums[i]);
+}
 
-/* What one thread does: takes strips (or, for gradients, parts: fixed runs of strips with a sum each, so that the result does not depend on the
- * number of threads) until none is left. */
-static void *work(void *argument) {
-  struct call *call = argument;
-  const struct plan *plan = call->plan;
-  const long n = plan->n, half = plan->kernel_size / 2, count = products_of(plan);
-  const long strips = (call->height + MAX_ROWS - 1) / MAX_ROWS, all = call->images * strips;
-  const long stride = (call->width + TILE - 1) / TILE * TILE + 2 * MARGIN, lanes = (call->out + 7) / 8 * 8;
-  const long gradient_size = count * call->in * plan->rows * lanes;
-  struct scratch s = {
-      floats(call->in * n * (MAX_ROWS + 2 * half) * stride),
-      floats(MAX_ROWS * count * CHUNK * plan->rows * TILE),
-      floats(MAX_ROWS * count * call->out * TILE),
-      call->gradient ? floats(count * MAX_ROWS * TILE * lanes) : NULL,
+static long in_cache_lines(long floats) { return (floats + 15) / 16 * 16; }
+
+/* Floats of scratch space for one thread; and its places, if there is memory for them already. */
+static long lay_out(const struct job *job, float *memory, struct scratch *s) {
+  const struct plan *plan = job->call->plan;
+  const long count = products_of(plan), lanes = (job->out + 7) / 8 * 8;
+  const long sizes[] = {
+      job->in * plan->n * (MAX_ROWS + 2 * (plan->kernel_size / 2)) * STRIDE,
+      MAX_ROWS * count * CHUNK * plan->rows * TILE,
+      MAX_ROWS * count * job->out * TILE,
+      job->call->gradient ? count * MAX_ROWS * TILE * lanes : 0,
+      2 * job->out * 8,
   };
-  if (!s.planes || !s.responses || !s.products || (call->gradient && !s.pixels)) {
-    atomic_store(&call->failed, 1);
-  } else if (call->gradient) {
-    for (long part; (part = atomic_fetch_add(&call->next, 1)) < call->parts;)
-      for (long number = all * part / call->parts; number < all * (part + 1) / call->parts; number++)
-        strip(call, &s, number, call->gradient + part * gradient_size);
-  } else {
-    for (long number; (number = atomic_fetch_add(&call->next, 1)) < all;) strip(call, &s, number, NULL);
+  float **places[] = {&s->planes, &s->responses, &s->products, &s->pixels, &s->sums};
+  long total = 0;
+  for (long i = 0; i < 5; i++) {
+    *places[i] = memory ? memory + total : NULL;
+    total += in_cache_lines(sizes[i]);
   }
-  free(s.planes);
-  free(s.responses);
-  free(s.products);
-  free(s.pixels);
-  return NULL;
+  return total;
 }
 
-/* 0, or 1 if there was no memory. ``gradient`` must be zero on entry: parts x (what the weights would be, outputs padded to 8). */
-int dsfcnn_gconv(const struct plan *plan, const float *x, float *y, const float *weights, const float *bias, const float *other, float *gradient,
-                 long images, long in, long out, long height, long width, long parts, long threads) {
-  struct call call = {plan, x, y, weights, bias, other, gradient, images, in, out, height, width, parts, 0, 0};
-  pthread_t helpers[64];
-  long started = 0;
-  for (; started < threads - 1 && started < 64; started++)
-    if (pthread_create(&helpers[started], NULL, work, &call)) break;
-  work(&call);
-  for (long i = 0; i < started; i++) pthread_join(helpers[i], NULL);
-  return atomic_load(&call.failed);
+/* What one thread does: takes blocks until none is left; or, for gradients, parts: fixed runs of blocks with a sum each, so that the result does
+ * not depend on the number of threads. */
+static void work(void *argument) {
+  struct job *job = argument;
+  const struct call *call = job->call;
+  const long slot = atomic_fetch_add(&job->slot, 1);
+  if (slot >= call->threads) return;
+  struct scratch s;
+  lay_out(job, job->scratch + slot * job->scratch_size, &s);
+  const long size = job->in * products_of(call->plan) * call->plan->rows * ((job->out + 7) / 8 * 8);
+  if (call->gradient) {
+    for (long part; (part = atomic_fetch_add(&job->next, 1)) < call->parts;)
+      for (long number = job->blocks * part / call->parts; number < job->blocks * (part + 1) / call->parts; number++)
+        do_block(job, &s, number, call->gradient + part * size);
+  } else {
+    for (long number; (number = atomic_fetch_add(&job->next, 1)) < job->blocks;) do_block(job, &s, number, NULL);
+  }
+}
+
+static long fields_of(const struct maps *maps) {
+  long fields = 0;
+  for (long i = 0; i < maps->count; i++) fields += maps->list[i].fields;
+  return fields;
+}
+
+static void list_fields(const struct call *call, const struct maps *maps, struct field *fields) {
+  const long size = call->plan->n * call->height * call->width;
+  for (long i = 0, all = 0; i < maps->count; i++)
+    for (long field = 0; field < maps->list[i].fields; field++, all++) {
+      fields[all] = (struct field){maps->list[i].data + field * size, maps->list[i].fields * size, {0}, 0};
+      if (maps->scale) fields[all].by = (struct activation){1, maps->scale[all], maps->shift[all]};
+      if (maps->centre) fields[all].centre = maps->centre[all];
+    }
+}
+
+/* Scratch space is kept from call to call: a fresh one would be cleared by the system, page by page, every time. */
+static struct {
+  atomic_flag taken;
+  float *memory;
+  size_t size;
+} kept = {ATOMIC_FLAG_INIT, NULL, 0};
+
+/* How many blocks a call has, which ``sums`` must have room for. */
+long dsfcnn_blocks(const struct call *call) { return blocks_of(call); }
+
+/* 0, or 1 if there was no memory. */
+int dsfcnn_gconv(const struct call *call) {
+  struct job job = {.call = call, .in = fields_of(&call->x), .out = fields_of(&call->y), .blocks = blocks_of(call)};
+  struct scratch unused;
+  job.scratch_size = lay_out(&job, NULL, &unused);
+  const size_t size = (size_t)call->threads * job.scratch_size * sizeof(float);
+  const int mine = !atomic_flag_test_and_set(&kept.taken);
+  struct field *fields = malloc((job.in + 2 * job.out) * sizeof *fields);
+  if (mine && kept.size >= size) {
+    job.scratch = kept.memory;
+  } else {
+    job.scratch = aligned_alloc(64, size);
+    if (mine) {
+      free(kept.memory);
+      kept.memory = job.scratch;
+      kept.size = job.scratch ? size : 0;
+    }
+  }
+  const int failed = !fields || !job.scratch;
+  if (!failed) {
+    job.x = fields;
+    job.y = fields + job.in;
+    list_fields(call, &call->x, job.x);
+    list_fields(call, &call->y, job.y);
+    if (call->read.count) {
+      job.read = job.y + job.out;
+      list_fields(call, &call->read, job.read);
+    }
+    dsfcnn_share(work, &job, call->threads);
+  }
+  free(fields);
+  if (mine) {
+    atomic_flag_clear(&kept.taken);
+  } else {
+    free(job.scratch);
+  }
+  return failed;
 }
 
 /* Whether this machine can run what was compiled here; itself made of instructions that every one has. */

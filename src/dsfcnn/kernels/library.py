@@ -1,6 +1,7 @@
 """The compiled kernel: found, checked and loaded when it is first needed."""
 
 import ctypes
+import os
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -28,4 +29,15 @@ def load() -> Library:
     if not functions.dsfcnn_supported():
         return Library(None, "this processor lacks AVX2 or FMA")
     functions.dsfcnn_gconv.restype = ctypes.c_int
+    functions.dsfcnn_blocks.restype = ctypes.c_long
+    functions.dsfcnn_use_openmp(_openmp_of_torch())
     return Library(functions, "")
+
+
+def _openmp_of_torch() -> ctypes.c_void_p:
+    """The function by which torch's own threads are given work, or a null pointer."""
+    try:
+        runtime = ctypes.CDLL("libgomp.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD)  # only if torch has loaded it already
+        return ctypes.cast(runtime.GOMP_parallel, ctypes.c_void_p)
+    except (OSError, AttributeError):
+        return ctypes.c_void_p(None)

@@ -6,9 +6,11 @@ from dsfcnn.layers.lift import LiftConv2d
 from dsfcnn.layers.norm import GBatchNorm
 from dsfcnn.layers.pool import AntialiasedPool, GPool, MaxPool, MeanPool
 from dsfcnn.layers.resample import Upsample
+from dsfcnn.layers.sequential import FieldSequential
 
 __all__ = [
     "AntialiasedPool",
+    "FieldSequential",
     "GBatchNorm",
     "GConv2d",
     "GDenseBlock",

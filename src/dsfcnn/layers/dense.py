@@ -8,13 +8,15 @@ from torch.utils.checkpoint import checkpoint
 
 from dsfcnn.groups import Group
 from dsfcnn.layers.gconv import GConv2d
+from dsfcnn.layers.joined import Joined
 from dsfcnn.layers.norm import GBatchNorm
+from dsfcnn.layers.sequential import FieldSequential
 from dsfcnn.layers.shapes import expect_positive
 from dsfcnn.layers.steered import FilterKind
 
 
-class JoinedFields(nn.Sequential):
-    """Layers that read several maps joined along their fields.
+class _Body(FieldSequential):
+    """The layers of a unit, or those that close a block.
 
     With ``checkpointing``, what lies between the maps and the output is not kept for the backward pass but computed again there: the joined
     map and every step after it, which make up most of a dense network's memory.
@@ -22,13 +24,11 @@ class JoinedFields(nn.Sequential):
 
     checkpointing = False
 
-    def forward(self, *maps: Tensor) -> Tensor:
+    def read(self, joined: Joined) -> Tensor:
         if self.checkpointing and self.training and torch.is_grad_enabled():
-            return checkpoint(self._joined, *maps, use_reentrant=False, context_fn=self._contexts)
-        return self._joined(*maps)
-
-    def _joined(self, *maps: Tensor) -> Tensor:
-        return super().forward(torch.cat(maps, dim=1) if len(maps) > 1 else maps[0])
+            again = super().read
+            return checkpoint(lambda *maps: again(Joined(maps)), *joined.maps, use_reentrant=False, context_fn=self._contexts)
+        return super().read(joined)
 
     def _contexts(self) -> tuple[AbstractContextManager, AbstractContextManager]:
         return nullcontext(), _StatisticsKept(self)
@@ -64,7 +64,7 @@ class GDenseUnit(nn.Module):
 
     def __init__(self, in_fields: int, *, group: str | Group = "C8", middle: int = 14, growth: int = 6, filters: FilterKind = "steerable"):
         super().__init__()
-        self.body = JoinedFields(
+        self.body = _Body(
             GBatchNorm(in_fields),
             nn.ReLU(),
             GConv2d(in_fields, middle, kernel_size=7, group=group, filters=filters),
@@ -73,12 +73,8 @@ class GDenseUnit(nn.Module):
             GConv2d(middle, growth, kernel_size=5, group=group, filters=filters),
         )
 
-    def added(self, *maps: Tensor) -> Tensor:
-        """What the unit adds to maps that it reads joined."""
-        return self.body(*maps)
-
     def forward(self, x: Tensor) -> Tensor:
-        return torch.cat((x, self.added(x)), dim=1)
+        return torch.cat((x, self.body(x)), dim=1)
 
 
 class GDenseBlock(nn.Module):
@@ -112,7 +108,7 @@ class GDenseBlock(nn.Module):
         made = in_fields + units * growth
         dense = [GDenseUnit(in_fields + unit * growth, group=group, middle=middle, growth=growth, filters=filters) for unit in range(units)]
         self.units = nn.ModuleList(dense)
-        self.closing = JoinedFields(
+        self.closing = _Body(
             GBatchNorm(made),
             nn.ReLU(),
             GConv2d(made, made if out_fields is None else out_fields, kernel_size=5, group=group, filters=filters),
@@ -121,8 +117,8 @@ class GDenseBlock(nn.Module):
             joined.checkpointing = checkpointing
 
     def forward(self, x: Tensor) -> Tensor:
-        maps = [x]
+        joined = Joined([x])
         for unit in self.units:
             assert isinstance(unit, GDenseUnit)
-            maps.append(unit.added(*maps))
-        return self.closing(*maps)
+            joined.add(unit.body.read(joined))
+        return self.closing.read(joined)

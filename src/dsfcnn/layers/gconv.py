@@ -42,8 +42,8 @@ class GConv2d(SteeredConv):
 
     def forward(self, x: Tensor) -> Tensor:
         expect_fields(x, self.in_fields, self.group.size, "GConv2d")
-        if self.filters == "steerable" and runs_spectral(x, self.weight, self.kernel_size, self.group):
-            return spectral_gconv(x, self.weight, self.bias, self.kernel_size)
+        if self.filters == "steerable" and runs_spectral([x], self.weight, self.kernel_size, self.group):
+            return spectral_gconv([x], self.weight, self.bias, self.kernel_size)
         y = F.conv2d(x.flatten(1, 2), self.kernel(), self.plane_bias(), padding=self.kernel_size // 2)
         return y.unflatten(1, (self.out_fields, self.group.size))
 

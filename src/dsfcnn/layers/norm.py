@@ -1,8 +1,11 @@
 """Batch normalisation of G-feature maps."""
 
+import torch
 from torch import Tensor, nn
 
 from dsfcnn.errors import UsageError
+from dsfcnn.kernels import Activation
+from dsfcnn.layers.joined import Joined
 from dsfcnn.layers.shapes import expect_fields
 
 
@@ -24,6 +27,28 @@ class GBatchNorm(nn.BatchNorm3d):
             scale = scale * self.weight
         shift = -self.running_mean * scale
         return scale, shift if self.bias is None else shift + self.bias
+
+    def before_relu(self, maps: Joined) -> Activation:
+        """What this layer with a ReLU after it does to each field; in training by the batch's statistics, of which it takes note."""
+        if self.training or self.running_mean is None or self.running_var is None:
+            mean, variance = maps.moments()
+            self._take_note(mean.detach(), variance.detach(), maps.numbers())
+        else:
+            mean, variance = self.running_mean, self.running_var
+        scale = (variance + self.eps).rsqrt()
+        beta = torch.zeros_like(mean) if self.bias is None else self.bias
+        return Activation(mean, scale if self.weight is None else scale * self.weight, beta)
+
+    def _take_note(self, mean: Tensor, variance: Tensor, numbers: int) -> None:
+        """Running statistics, by the rules of torch's batch norm."""
+        if not self.training or self.running_mean is None or self.running_var is None:
+            return
+        if self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+        momentum = 1 / self.num_batches_tracked.item() if self.momentum is None and self.num_batches_tracked is not None else self.momentum
+        assert momentum is not None
+        self.running_mean.lerp_(mean, momentum)
+        self.running_var.lerp_(variance * (numbers / (numbers - 1)), momentum)
 
     def plain(self) -> "FieldAffine":
         return FieldAffine(*self.scale_and_shift())

@@ -7,7 +7,7 @@ from typing import Protocol
 from torch import Tensor, nn
 
 from dsfcnn.groups import Group
-from dsfcnn.layers import GBatchNorm, GConv2d, GPool, LiftConv2d, MaxPool, Upsample
+from dsfcnn.layers import FieldSequential, GBatchNorm, GConv2d, GPool, LiftConv2d, MaxPool, Upsample
 from dsfcnn.layers.harmonic import HarmonicConv2d, HarmonicMagnitude, HarmonicNorm
 from dsfcnn.layers.pool import MagnitudePool
 from dsfcnn.layers.steered import FilterKind
@@ -56,11 +56,11 @@ class GroupFamily:
 
     def first(self, channels: int, fields: int) -> nn.Module:
         conv = LiftConv2d(channels, fields, KERNEL_SIZE, group=self.group, filters=self.filters)
-        return nn.Sequential(conv, GBatchNorm(fields), nn.ReLU())
+        return FieldSequential(conv, GBatchNorm(fields), nn.ReLU())
 
     def hidden(self, in_fields: int, out_fields: int) -> nn.Module:
         conv = GConv2d(in_fields, out_fields, KERNEL_SIZE, group=self.group, filters=self.filters)
-        return nn.Sequential(conv, GBatchNorm(out_fields), nn.ReLU())
+        return FieldSequential(conv, GBatchNorm(out_fields), nn.ReLU())
 
     def pool(self) -> nn.Module:
         return MaxPool(2)
@@ -126,7 +126,7 @@ def _encoder(family: Family, fields: list[int]) -> nn.ModuleList:
     levels = nn.ModuleList()
     for level, out in enumerate(fields):
         entry = [family.first(3, out)] if level == 0 else [family.pool(), family.hidden(fields[level - 1], out)]
-        levels.append(nn.Sequential(*entry, family.hidden(out, out)))
+        levels.append(FieldSequential(*entry, family.hidden(out, out)))
     return levels
 
 
@@ -135,7 +135,7 @@ class Classifier(nn.Module):
 
     def __init__(self, family: Family, fields: list[int], hidden: int, classes: int):
         super().__init__()
-        self.encoder = nn.Sequential(*_encoder(family, fields))
+        self.encoder = FieldSequential(*_encoder(family, fields))
         summary = [SpatialMean(), family.invariant()]
         self.summary = nn.Sequential(*(summary if family.mean_first else reversed(summary)))
         self.head = class_head(fields[-1], [hidden, hidden], classes, dropout=0.0)
@@ -186,7 +186,7 @@ class DigitClassifier(nn.Module):
             if number in (2, 4):
                 layers.append(family.pool())
             layers.append(family.hidden(before, after))
-        self.encoder = nn.Sequential(*layers)
+        self.encoder = FieldSequential(*layers)
         self.summary = nn.Sequential(family.invariant(), SpatialMean())
         self.head = class_head(fields[-1], [hidden], classes, dropout=0.0)
 

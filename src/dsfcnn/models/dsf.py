@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from dsfcnn.groups import Group
-from dsfcnn.layers import GBatchNorm, GConv2d, GDenseBlock, GPool, LiftConv2d, MaxPool, Upsample
+from dsfcnn.layers import FieldSequential, GBatchNorm, GConv2d, GDenseBlock, GPool, LiftConv2d, MaxPool, Upsample
 from dsfcnn.models.heads import class_head, map_head
 
 
@@ -23,7 +23,7 @@ class DSFEncoder(nn.Module):
     def __init__(self, transitions: list[int], group: str | Group, width: float, checkpointing: bool):
         super().__init__()
         stem = scaled(10, width)
-        self.stem = nn.Sequential(
+        self.stem = FieldSequential(
             LiftConv2d(3, stem, kernel_size=7, group=group), GBatchNorm(stem), nn.ReLU(), GConv2d(stem, stem, kernel_size=7, group=group)
         )
         self.pool = MaxPool(2)
@@ -52,7 +52,7 @@ class DSFClassifier(nn.Module):
         super().__init__()
         self.encoder = DSFEncoder([16, 24, 28, 32], group, width, checkpointing)
         last, hidden = self.encoder.fields[-1], scaled(96, width)
-        self.norm = nn.Sequential(GBatchNorm(last), nn.ReLU())
+        self.norm = FieldSequential(GBatchNorm(last), nn.ReLU())
         self.pool = GPool()
         self.head = class_head(last, [hidden, hidden], classes, dropout)
 
@@ -78,7 +78,7 @@ class DSFSegmenter(nn.Module):
             _dense_block(fields[level], units, fields[level - 1], group, width, checkpointing) for level, units in zip([3, 2, 1], [4, 3, 2])
         )
         stem = fields[0]
-        self.last = nn.Sequential(GConv2d(stem, stem, kernel_size=7, group=group), GBatchNorm(stem), nn.ReLU(), GPool())
+        self.last = FieldSequential(GConv2d(stem, stem, kernel_size=7, group=group), GBatchNorm(stem), nn.ReLU(), GPool())
         self.heads = nn.ModuleDict({name: map_head(stem, scaled(96, width), channels) for name, channels in heads.items()})
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:

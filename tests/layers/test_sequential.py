@@ -1,0 +1,138 @@
+"""Layers done together compute what they do one by one."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import dsfcnn
+from dsfcnn.kernels import backend, calls, library
+from dsfcnn.layers import FieldSequential, GBatchNorm, GConv2d, GDenseBlock, MaxPool
+
+pytestmark = pytest.mark.skipif(library.load().functions is None, reason=f"dense here, because {library.load().reason}")
+
+
+@pytest.fixture(autouse=True)
+def usual_backend(monkeypatch):
+    monkeypatch.setattr(backend, "_chosen", None)
+
+
+def randomise(model):
+    """Statistics, scales and shifts as after training, negative scales and a field without any included."""
+    for module in model.modules():
+        if isinstance(module, GBatchNorm):
+            nn.init.normal_(module.running_mean)
+            nn.init.uniform_(module.running_var, 0.5, 2)
+            nn.init.normal_(module.weight)
+            nn.init.normal_(module.bias)
+            module.weight.data[-1] = 0
+    return model
+
+
+def results(model, maps, training):
+    """Output, gradients to maps and parameters, and what the norms have noted."""
+    maps = [x.detach().clone().requires_grad_() for x in maps]
+    model.train(training).zero_grad()
+    y = model(*maps)
+    generator = torch.Generator().manual_seed(1)
+    y.backward(torch.randn(y.shape, generator=generator, dtype=torch.float64).to(y.dtype))
+    return [y.detach(), *(x.grad for x in maps), *(p.grad for p in model.parameters()), *(b.clone() for b in model.buffers())]
+
+
+def assert_alike(model, maps, training):
+    twin = copy.deepcopy(model).double()
+    dsfcnn.set_backend("spectral")
+    found = results(model, maps, training)
+    dsfcnn.set_backend("dense")
+    wanted = results(twin, [x.double() for x in maps], training)
+    for ours, theirs in zip(found, wanted):
+        if theirs.is_floating_point() and theirs.abs().max() > 0:
+            assert (ours - theirs).abs().max() / theirs.abs().max() < 1e-4
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(
+    st.sampled_from([2, 4, 8, 12]),
+    st.sampled_from([3, 5, 7]),
+    st.lists(st.integers(1, 5), min_size=1, max_size=4),  # fields of each map
+    st.integers(1, 7),
+    st.integers(1, 3),
+    st.integers(1, 18),
+    st.sampled_from([1, 7, 16, 33, 64, 65, 130]),
+    st.booleans(),
+)
+def test_norm_relu_and_convolution_of_several_maps(n, kernel_size, fields, out, images, height, width, training):
+    torch.manual_seed(0)
+    model = randomise(
+        FieldSequential(GBatchNorm(sum(fields)), nn.ReLU(), GConv2d(sum(fields), out, kernel_size, group=f"C{n}", bias=True))
+    )
+    maps = [torch.randn(images, count, n, height, width) * 2 + 0.5 for count in fields]
+    assert_alike(model, maps, training)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("shape", [(1, 2, 8, 3, 5), (3, 4, 4, 17, 33)])
+def test_norm_and_relu_alone(shape, training):
+    torch.manual_seed(0)
+    model = randomise(FieldSequential(GBatchNorm(shape[1]), nn.ReLU(), MaxPool()))
+    assert_alike(model, [torch.randn(shape) + 3], training)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("checkpointing", [True, False])
+def test_a_whole_block(training, checkpointing):
+    torch.manual_seed(0)
+    block = randomise(GDenseBlock(3, 3, group="C4", middle=4, growth=2, checkpointing=checkpointing))
+    assert_alike(block, [torch.randn(2, 3, 4, 13, 18)], training)
+
+
+def test_a_large_mean_leaves_the_variance_its_digits():
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 4, 30, 40) + 1000
+    mean, variance = calls.moments(x)
+    torch.testing.assert_close(mean, x.double().mean((0, 2, 3, 4)), rtol=1e-9, atol=0)
+    torch.testing.assert_close(variance, x.double().var((0, 2, 3, 4), correction=0), rtol=1e-5, atol=0)
+
+
+def test_convolutions_are_done_together_with_the_norm_before(monkeypatch):
+    dsfcnn.set_backend("spectral")
+    seen = []
+    convolve = calls.convolve
+    monkeypatch.setattr(calls, "convolve", lambda maps, *a, **k: seen.append((len(maps), a[3] is not None)) or convolve(maps, *a, **k))
+    GDenseBlock(3, 2, group="C4")(torch.randn(1, 3, 4, 9, 9))
+    assert seen == [(1, True), (1, True), (2, True), (1, True), (3, True)]
+
+
+def test_hooks_see_what_each_layer_reads():
+    torch.manual_seed(0)
+    dsfcnn.set_backend("spectral")
+    model, x = FieldSequential(GBatchNorm(2), nn.ReLU(), GConv2d(2, 3)).eval(), torch.randn(1, 2, 8, 9, 9)
+    together, seen = model(x), []
+    handle = model[2].register_forward_pre_hook(lambda layer, inputs: seen.append(inputs[0]))
+    torch.testing.assert_close(model(x), together)
+    torch.testing.assert_close(seen[0], model[1](model[0](x)))
+    handle.remove()
+    model(x)
+    assert len(seen) == 1
+
+
+def test_wrong_fields_get_the_layers_own_words():
+    dsfcnn.set_backend("spectral")
+    model = FieldSequential(GBatchNorm(2), nn.ReLU(), GConv2d(2, 3))
+    with pytest.raises(dsfcnn.errors.ShapeError, match="GBatchNorm expects"):
+        model(torch.randn(1, 3, 8, 9, 9))
+    with pytest.raises(dsfcnn.errors.ShapeError, match="same group="):
+        model(torch.randn(1, 2, 4, 9, 9))
+
+
+def test_no_number_stays_none():
+    """A NaN that comes in comes out: a ReLU that turned it into zero would hide a broken training."""
+    dsfcnn.set_backend("spectral")
+    x = torch.randn(1, 2, 8, 9, 9)
+    x[0, 0, 0, 4, 4] = float("nan")
+    model = FieldSequential(GBatchNorm(2), nn.ReLU(), GConv2d(2, 3)).eval()
+    assert model(x).isnan().any()
+    assert FieldSequential(GBatchNorm(2), nn.ReLU()).eval()(x).isnan().any()
