@@ -150,7 +150,7 @@ def test_the_cost_model_prefers_dense_where_little_is_written():
 SANITIZED = """
 import ctypes, sys, torch
 from dsfcnn.kernels import calls, library
-from dsfcnn.kernels.tables import pack, plan
+from dsfcnn.kernels.tables import plan
 functions = ctypes.CDLL(sys.argv[1])
 functions.dsfcnn_gconv.restype, functions.dsfcnn_blocks.restype = ctypes.c_int, ctypes.c_long
 library.load = lambda: library.Library(functions, "")
@@ -161,8 +161,10 @@ for n, kernel_size in ((2, 3), (4, 9), (6, 5), (8, 7), (16, 5)):
         maps = [torch.randn(images, count, n, height, width) for count in (fields, more) if count]
         weight, gradient = torch.randn(out, fields + more, n, tables.rows), torch.randn(images, out, n, height, width)
         for activation in (None, calls.Activation(*torch.randn(3, fields + more))):
-            calls.convolve(maps, pack(weight, tables.mixing), out, tables, activation, torch.randn(out))
-            calls.convolve_back(gradient, maps, pack(weight.transpose(0, 1), tables.adjoint), tables, activation, weights_too=True)
+            calls.convolve(maps, calls.pack(weight, tables.mixing), out, tables, activation, torch.randn(out))
+            across = weight.transpose(0, 1)
+            found = calls.convolve_back(gradient, maps, calls.pack(across, tables.adjoint), tables, activation, weights_too=True)
+            calls.unpack(found.parts, tables.adjoint, across)
         numbers = torch.randn(3, fields)
         calls.moments(maps[0]), calls.affine(maps[0], *numbers[:2])
         calls.activate_back(maps[0], maps[0], calls.Activation(*numbers))
@@ -177,7 +179,7 @@ def test_sanitizers_find_nothing(tmp_path):
     if not Path(runtime).is_absolute():
         pytest.skip("no AddressSanitizer")
     (tmp_path / "banks.h").write_text(bank.write_banks())
-    sources = [Path(bank.__file__).with_name(f"{name}.c") for name in ("gconv", "fields", "threads")]
+    sources = [Path(bank.__file__).with_name(f"{name}.c") for name in ("gconv", "fields", "weights", "threads")]
     flags = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-ffp-contract=fast", "-shared", "-fPIC", "-pthread"]
     march = ["-march=x86-64-v3"] if os.uname().machine == "x86_64" else []
     built = tmp_path / "gconv.so"

@@ -107,8 +107,9 @@ def write_bank(kernel_size: int) -> str:
         f"  float folded[2][MAX_ROWS + {2 * half}][{sums}][TILE] __attribute__((aligned(64)));",
         f"  fold_rows(re, stride, rows + {2 * half}, {half}, &folded[0][0][0][0]);",
         f"  fold_rows(im, stride, rows + {2 * half}, {half}, &folded[1][0][0][0]);",
-        "  for (long row = 0; row < rows; row++) for (long x = 0; x < TILE; x += 8) {",
-        f"    v8 response[{len(all_filters)}][2];",
+        "  for (long row = 0; row < rows; row++) {",
+        f"    v8 response[{len(all_filters)}][2][2]; /* filter, plane, half of the tile */",
+        "    for (long x = 0; x < TILE; x += 8) {",
         "    const float *c = coefficient;",
         f"    const float *a = &folded[0][row + {half}][0][x], *b = &folded[1][row + {half}][0][x];",
     ]
@@ -137,10 +138,11 @@ def write_bank(kernel_size: int) -> str:
                 lines.append(f"        {{ v8 w = SPLAT(c[{i}]); p{i} += w * s; q{i} += w * t; }}")
             lines.append(f"        c += {len(members)}; BARRIER }}")
         for i, number in enumerate(members):
-            lines.append(f"      response[{number}][0] = p{i}; response[{number}][1] = q{i};")
+            lines.append(f"      response[{number}][0][x / 8] = p{i}; response[{number}][1][x / 8] = q{i};")
         lines.append("    }")
     lines += [
-        f"    route_responses({sum(not f.imaginary for f in all_filters)}, response, routes, real_pair, out + row * row_step + x);",
+        "    }",
+        f"    route_responses({sum(not f.imaginary for f in all_filters)}, response, routes, real_pair, out + row * row_step);",
         "  }",
         "}",
     ]

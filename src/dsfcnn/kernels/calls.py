@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dsfcnn.kernels import library
-from dsfcnn.kernels.tables import Plan
+from dsfcnn.kernels.tables import Packing, Plan
 
 _LANES = 8  # floats of a vector
 _PARTS = 8  # sums of the weights' gradient that are kept apart: the same for every number of threads
@@ -86,6 +86,32 @@ class _Frame:
             raise MemoryError("no memory for the scratch space of a G-convolution; use a smaller batch or image")
 
 
+def pack(weight: Tensor, packing: Packing) -> Tensor:
+    """Weights (out, in, n, L) to the matrices that mix, as gconv.c reads them: (in, products, rows, out)."""
+    out, inputs = weight.shape[:2]
+    packed = torch.empty(inputs, packing.products, packing.rows, out)
+    _weights(weight, packing, _pointer(packed), None, 0)
+    return packed
+
+
+def unpack(parts: Tensor, packing: Packing, like: Tensor) -> Tensor:
+    """The gradient of ``pack``, summed over parts (parts, in, products, rows, out padded to 8), with shape and strides of the weights."""
+    found = torch.empty_strided(like.shape, like.stride())
+    _weights(found, packing, None, _pointer(parts), parts.shape[0])
+    return found
+
+
+def _weights(weight: Tensor, packing: Packing, packed: int | None, gradient: int | None, parts: int) -> None:
+    assert weight.stride(3) == 1 and weight.stride(2) == weight.shape[3]
+    out, inputs = weight.shape[:2]
+    sizes = _longs(weight.stride(0), weight.stride(1), inputs, out)
+    pointers = [ctypes.c_void_p(packed), ctypes.c_void_p(gradient)]
+    if _functions().dsfcnn_weights(
+        ctypes.byref(packing), *_pointers(weight), *sizes, *pointers, *_longs(parts, torch.get_num_threads())
+    ):
+        raise MemoryError("no memory for the weights of a G-convolution")
+
+
 def convolve(
     maps: Sequence[Tensor], packed: Tensor, out_fields: int, tables: Plan, activation: Activation | None = None, bias: Tensor | None = None
 ) -> Tensor:
@@ -94,17 +120,17 @@ def convolve(
     y = torch.empty(images, out_fields, n, height, width)
     frame = _Frame(tables, (images, height, width))
     frame.call.x, frame.call.y = frame.maps([m.contiguous() for m in maps], activation), frame.maps([y])
-    packed, bias = packed.contiguous(), None if bias is None else bias.contiguous()
+    bias = None if bias is None else bias.contiguous()
     frame.call.weights, frame.call.bias = packed.data_ptr(), _pointer(bias)
     frame.run()
     return y
 
 
 class Gradients(NamedTuple):
-    """What ``convolve_back`` finds; ``packed`` and the sums are None where they were not wanted."""
+    """What ``convolve_back`` finds; ``parts`` and the sums are None where they were not wanted."""
 
     maps: list[Tensor]
-    packed: Tensor | None  # of the adjoint's packed weights
+    parts: Tensor | None  # of the adjoint's packed weights, to be summed by ``unpack``
     passed: Tensor | None  # per field, in double: sum of the gradient that passes the ReLU
     passed_times: Tensor | None  # and of that times x - centre
 
@@ -120,22 +146,20 @@ def convolve_back(
     call = frame.call
     call.x, call.y = frame.maps([gradient.contiguous()]), frame.maps(found)
     call.read = frame.maps([m.contiguous() for m in maps], activation)
-    packed = packed.contiguous()
     call.weights = packed.data_ptr()
     blocks = _functions().dsfcnn_blocks(ctypes.byref(call))
     parts = sums = None
     if weights_too:
         lanes = -(-out_fields // _LANES) * _LANES
         call.parts = min(_PARTS, blocks)
-        parts = torch.zeros(call.parts, in_fields, tables.products * tables.rows, lanes)
+        parts = torch.zeros(call.parts, in_fields, tables.products, tables.rows, lanes)
         call.gradient = parts.data_ptr()
     if activation is not None:
         sums = torch.empty(blocks, out_fields, 2, dtype=torch.float64)
         call.sums = sums.data_ptr()
     frame.run()
-    to_packed = None if parts is None else parts.sum(0)[..., :out_fields]
     passed, passed_times = (None, None) if sums is None else sums.sum(0).unbind(1)
-    return Gradients(found, to_packed, passed, passed_times)
+    return Gradients(found, parts, passed, passed_times)
 
 
 def moments(x: Tensor) -> tuple[Tensor, Tensor]:

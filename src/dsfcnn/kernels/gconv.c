@@ -50,39 +50,54 @@ struct plan {
   const float *cosine, *sine; /* of the transform: n/2 x n/2, frequency m (1 ..) and orientation j < n/2 */
 };
 
-INLINE void put(float *out, const struct route *to, v8 real, v8 imaginary) {
+/* Both halves of a tile: 16 pixels. */
+typedef struct {
+  v8 left, right;
+} pixels;
+
+INLINE pixels both(const v8 *halves) { return (pixels){halves[0], halves[1]}; }
+INLINE pixels plus(pixels a, pixels b) { return (pixels){a.left + b.left, a.right + b.right}; }
+INLINE pixels minus(pixels a, pixels b) { return (pixels){a.left - b.left, a.right - b.right}; }
+
+INLINE void store_pixels(float *to, pixels p) {
+  STORE(to, p.left);
+  STORE(to + 8, p.right);
+}
+
+INLINE void put(float *out, const struct route *to, pixels real, pixels imaginary) {
   float *row = out + to->offset;
   if (to->kind == COMPLEX) {
-    STORE(row, real + SPLAT(to->sign) * imaginary);
-    STORE(row + to->step, real);
-    STORE(row + 2 * to->step, imaginary);
+    const v8 sign = SPLAT(to->sign);
+    store_pixels(row, (pixels){real.left + sign * imaginary.left, real.right + sign * imaginary.right});
+    store_pixels(row + to->step, real);
+    store_pixels(row + 2 * to->step, imaginary);
   } else if (to->kind == REAL) {
-    STORE(row, real);
-    STORE(row + TILE, imaginary);
+    store_pixels(row, real);
+    store_pixels(row + TILE, imaginary);
   } else if (to->kind == SINGLE) {
-    STORE(row, real);
+    store_pixels(row, real);
   }
 }
 
 /* The responses of all filters to a pair of planes, combined to complex numbers and sent on.
  * A pair is (Re X, Im X) of one frequency: X * psi and X * conj(psi) go to frequencies k below and k above. The first pair is two real
  * planes, frequencies 0 and n/2, each with a destination of its own. */
-INLINE void route_responses(long atoms, const v8 (*response)[2], const struct route *routes, int real_pair, float *out) {
+INLINE void route_responses(long atoms, const v8 (*response)[2][2], const struct route *routes, int real_pair, float *out) {
   for (long atom = 0; atom < atoms; atom++) {
     const struct route *to = routes + 2 * atom;
-    v8 p = response[atom][0], v = response[atom][1];
+    pixels p = both(response[atom][0]), v = both(response[atom][1]);
     if (to->imaginary < 0) {
       put(out, to, p, v);
       if (real_pair) put(out, to + 1, v, v);
       continue;
     }
-    v8 u = response[to->imaginary][0], q = response[to->imaginary][1];
+    pixels u = both(response[to->imaginary][0]), q = both(response[to->imaginary][1]);
     if (real_pair) {
       put(out, to, p, u);
       put(out, to + 1, v, q);
     } else {
-      put(out, to, p - q, u + v);
-      put(out, to + 1, p + q, v - u);
+      put(out, to, minus(p, q), plus(u, v));
+      put(out, to + 1, plus(p, q), minus(v, u));
     }
   }
 }

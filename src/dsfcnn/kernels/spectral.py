@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 
 from dsfcnn.kernels import calls
 from dsfcnn.kernels.calls import Activation
-from dsfcnn.kernels.tables import pack, plan, unpack
+from dsfcnn.kernels.tables import plan
 
 
 class _GConv(torch.autograd.Function):
@@ -17,11 +17,11 @@ class _GConv(torch.autograd.Function):
     def forward(
         ctx: Any, kernel_size: int, weight: Tensor, bias: Tensor | None, centre: Tensor, scale: Tensor, beta: Tensor, *maps: Tensor
     ) -> Tensor:
-        tables = plan(weight.shape[2], kernel_size)
+        weight, tables = weight.contiguous(), plan(weight.shape[2], kernel_size)
         activation = None if centre is None else Activation(centre, scale, beta)
         ctx.save_for_backward(weight, centre, scale, beta, *maps)
         ctx.kernel_size = kernel_size
-        return calls.convolve(maps, pack(weight, tables.mixing), weight.shape[0], tables, activation, bias)
+        return calls.convolve(maps, calls.pack(weight, tables.mixing), weight.shape[0], tables, activation, bias)
 
     @staticmethod
     @once_differentiable
@@ -33,9 +33,9 @@ class _GConv(torch.autograd.Function):
             return None, None, to_bias, *(None for _ in needs_rest)
         tables = plan(weight.shape[2], ctx.kernel_size)
         activation = None if centre is None else Activation(centre, scale, beta)
-        packed = pack(weight.transpose(0, 1), tables.adjoint)
+        packed = calls.pack(weight.transpose(0, 1), tables.adjoint)
         found = calls.convolve_back(gradient, maps, packed, tables, activation, needs_weight)
-        to_weight = None if found.packed is None else unpack(found.packed, tables.adjoint, weight.transpose(0, 1)).transpose(0, 1)
+        to_weight = None if found.parts is None else calls.unpack(found.parts, tables.adjoint, weight.transpose(0, 1)).transpose(0, 1)
         return None, to_weight, to_bias, *_to_activation(activation, found.passed, found.passed_times), *found.maps
 
 

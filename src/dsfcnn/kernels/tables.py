@@ -14,9 +14,6 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
-
 from dsfcnn.basis import sample_atoms
 from dsfcnn.basis.context import on_cpu
 from dsfcnn.kernels import bank
@@ -51,15 +48,28 @@ class _Plan(ctypes.Structure):
 _NOWHERE, _COMPLEX, _REAL, _SINGLE = range(4)
 
 
+class Packing(ctypes.Structure):
+    """How live weights of a pair of fields become the matrices that mix them; struct packing of weights.c."""
+
+    _fields_ = (
+        ("table", ctypes.c_void_p),
+        ("columns", ctypes.c_void_p),
+        ("products", ctypes.c_long),
+        ("rows", ctypes.c_long),
+        ("n", ctypes.c_long),
+        ("live", ctypes.c_long),
+    )
+
+
 class Plan(NamedTuple):
     """All tables of one number of orientations and kernel size."""
 
     struct: _Plan
-    mixing: Tensor  # (products rows, n L): live weights of a pair of fields to the matrices that mix it
-    adjoint: Tensor  # the same for the adjoint layer, which computes the gradient to the input
+    mixing: Packing
+    adjoint: Packing  # for the adjoint layer, which computes the gradient to the input
     products: int
     rows: int
-    kept: tuple  # what the struct points to
+    kept: tuple  # what the structs point to
 
 
 class Source(NamedTuple):
@@ -109,9 +119,24 @@ def plan(n: int, kernel_size: int) -> Plan:
     cosine, sine = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
     count, data = len(atoms.frequencies), [table.ctypes.data for table in (coefficient, cosine, sine)]
     struct = _Plan(n, kernel_size, atoms.rows, data[0], routes, count, data[1], data[2])
-    adjoint = matrix @ _adjoint_matrix(n, atoms).T
-    as_tensors = [torch.from_numpy(table.astype(np.float32)) for table in (matrix, adjoint)]
-    return Plan(struct, *as_tensors, _products(n), atoms.rows, (routes, coefficient, cosine, sine))
+    packings, kept = zip(*(_packing(atoms, table, n) for table in (matrix, matrix @ _adjoint_matrix(n, atoms).T)))
+    return Plan(struct, *packings, _products(n), atoms.rows, (routes, coefficient, cosine, sine, kept))
+
+
+def _packing(atoms: _Atoms, matrix: np.ndarray, n: int) -> tuple[Packing, tuple]:
+    """The numbers of (products rows, n L) that are not zero: a row takes from the weights of one atom only."""
+    place = {key: i for i, key in enumerate(atoms.live())}
+    first = {row: atom for atom, row in atoms.first_row.items()}
+    atom_of = [first[row] if row in first else first[row - 1] for row in range(atoms.rows)]
+    columns = np.array([[place[0, atom], place.get((1, atom), -1)] for atom in atom_of], dtype=np.int64)
+    by_row = matrix.reshape(_products(n), atoms.rows, n, -1)
+    table = np.zeros((_products(n), atoms.rows, n, 2), dtype=np.float32)
+    for row, parts in enumerate(columns):
+        for part, column in enumerate(parts):
+            if column >= 0:
+                table[:, row, :, part] = by_row[:, row, :, column]
+    packing = Packing(table.ctypes.data, columns.ctypes.data, _products(n), atoms.rows, n, len(place))
+    return packing, (table, columns)
 
 
 def _products(n: int) -> int:
@@ -219,13 +244,3 @@ def _adjoint_matrix(n: int, atoms: _Atoms) -> np.ndarray:
                 if (to, atom) in number:
                     matrix[-offset % n, number[part, atom], offset, number[to, atom]] = component
     return matrix.reshape(n * len(live), -1)
-
-
-def pack(weight: Tensor, matrix: Tensor) -> Tensor:
-    """Weights (out, in, n, L) to the matrices that mix, as gconv.c reads them: (in, products rows, out)."""
-    return torch.matmul(matrix, weight.flatten(2).permute(1, 2, 0))
-
-
-def unpack(gradient: Tensor, matrix: Tensor, like: Tensor) -> Tensor:
-    """The gradient of ``pack``: (in, products rows, out) to the shape of the weights."""
-    return torch.matmul(matrix.T, gradient).permute(2, 0, 1).unflatten(2, like.shape[2:])

@@ -1,0 +1,91 @@
+/* Weights of a layer to the matrices that mix frequencies, and the gradient back.
+ *
+ * A row of a product belongs to one atom, so it depends on that atom's weights alone: 2 n numbers (n for frequency 0) for a pair of fields, given by the
+ * tables of tables.py. Layers with many fields on small maps spend as long here as on the maps. */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "threads.h"
+#include "vectors.h"
+
+struct packing {
+  const float *table;  /* (products, rows, n, 2): what a row takes of its atom's real and imaginary weight at each offset */
+  const long *columns; /* (rows, 2): places of the atom's two parts among the live weights of an offset; -1: frequency 0 has no imaginary part */
+  long products, rows, n, live;
+};
+
+struct job {
+  const struct packing *packing;
+  float *weights;        /* (out, in, n, live) by the strides below */
+  long out_step, in_step, in, out;
+  float *packed;         /* (in, products, rows, out) */
+  const float *gradient; /* (parts, in, products, rows, lanes), or NULL: pack */
+  long parts, lanes;
+  float *scratch;        /* per thread: the weights of one input field as (n, live, lanes) */
+  atomic_long next, slot;
+};
+
+INLINE void add_scaled(float *to, const float *from, float scale, long count) {
+  for (long i = 0; i < count; i += 8) STORE(to + i, LOAD(to + i) + SPLAT(scale) * LOAD(from + i));
+}
+
+static void pack_field(const struct job *job, long field, float *w) {
+  const struct packing *p = job->packing;
+  const long columns = p->n * p->live, lanes = job->lanes;
+  for (long o = 0; o < job->out; o++)
+    for (long c = 0; c < columns; c++) w[c * lanes + o] = job->weights[o * job->out_step + field * job->in_step + c];
+  for (long line = 0; line < p->products * p->rows; line++) {
+    const float *table = p->table + line * p->n * 2;
+    const long real = p->columns[line % p->rows * 2], imaginary = p->columns[line % p->rows * 2 + 1];
+    float *to = job->packed + (field * p->products * p->rows + line) * job->out;
+    for (long o = 0; o < job->out; o += 8) {
+      v8 sum = ZERO;
+      for (long offset = 0; offset < p->n; offset++) {
+        const float *at = w + offset * p->live * lanes + o;
+        sum += SPLAT(table[2 * offset]) * LOAD(at + real * lanes);
+        if (imaginary >= 0) sum += SPLAT(table[2 * offset + 1]) * LOAD(at + imaginary * lanes);
+      }
+      memcpy(to + o, &sum, (job->out - o < 8 ? job->out - o : 8) * sizeof(float));
+    }
+  }
+}
+
+static void unpack_field(const struct job *job, long field, float *w) {
+  const struct packing *p = job->packing;
+  const long lines = p->products * p->rows, columns = p->n * p->live, lanes = job->lanes;
+  float *total = w + columns * lanes;
+  memset(w, 0, columns * lanes * sizeof(float));
+  for (long line = 0; line < lines; line++) {
+    const float *from = job->gradient + (field * lines + line) * lanes, *table = p->table + line * p->n * 2;
+    const long real = p->columns[line % p->rows * 2], imaginary = p->columns[line % p->rows * 2 + 1];
+    memcpy(total, from, lanes * sizeof(float));
+    for (long part = 1; part < job->parts; part++) add_scaled(total, from + part * job->in * lines * lanes, 1.0f, lanes);
+    for (long offset = 0; offset < p->n; offset++) {
+      float *at = w + offset * p->live * lanes;
+      add_scaled(at + real * lanes, total, table[2 * offset], lanes);
+      if (imaginary >= 0) add_scaled(at + imaginary * lanes, total, table[2 * offset + 1], lanes);
+    }
+  }
+  for (long o = 0; o < job->out; o++)
+    for (long c = 0; c < columns; c++) job->weights[o * job->out_step + field * job->in_step + c] = w[c * lanes + o];
+}
+
+static long scratch_of(const struct job *job) { return (job->packing->n * job->packing->live + 1) * job->lanes; }
+
+static void work(void *argument) {
+  struct job *job = argument;
+  float *scratch = job->scratch + atomic_fetch_add(&job->slot, 1) * scratch_of(job);
+  for (long field; (field = atomic_fetch_add(&job->next, 1)) < job->in;) (job->gradient ? unpack_field : pack_field)(job, field, scratch);
+}
+
+/* With ``gradient``: the sum of its parts, as the gradient of ``weights``; else ``packed`` is made of ``weights``. 0, or 1 if there was no memory. */
+int dsfcnn_weights(const struct packing *packing, float *weights, long out_step, long in_step, long in, long out, float *packed,
+                   const float *gradient, long parts, long threads) {
+  struct job job = {packing, weights, out_step, in_step, in, out, packed, gradient, parts, (out + 7) / 8 * 8, NULL, 0, 0};
+  job.scratch = calloc(threads * scratch_of(&job), sizeof(float)); /* lanes past the last output field stay zero */
+  if (!job.scratch) return 1;
+  dsfcnn_share(work, &job, threads);
+  free(job.scratch);
+  return 0;
+}
