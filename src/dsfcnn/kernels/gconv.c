@@ -230,13 +230,11 @@ INLINE v8 pass(const struct passage *through, v8 gradient, v8 x) {
   return SPLAT(through->by.scale) * passed;
 }
 
-/* products: the n/2 - 1 triples and two real ones of a 16-pixel panel, ``step`` floats apart; y: n orientations, ``plane`` floats apart. */
-INLINE void output_row_n(const long n, const struct plan *plan, const float *products, long step, float bias, struct passage through, float *y,
-                         long plane, long valid) {
-  for (long x = 0; x < TILE && x < valid; x += 8) {
+/* products: the n/2 - 1 triples and two real ones of a tile, ``step`` floats apart; out: n orientations of the tile. */
+INLINE void output_row_n(const long n, const struct plan *plan, const float *products, long step, float bias, float (*out)[TILE]) {
+  for (long x = 0; x < TILE; x += 8) {
     const float *c = products + x;
-    const long count = valid - x < 8 ? valid - x : 8;
-    v8 f[MAX_N], out[MAX_N];
+    v8 f[MAX_N], y[MAX_N];
     f[0] = LOAD(c) + SPLAT(bias);
     f[1] = LOAD(c + step);
     for (long m = 1; m < n / 2; m++) {
@@ -244,27 +242,32 @@ INLINE void output_row_n(const long n, const struct plan *plan, const float *pro
       f[2 * m] = t1 - t3;
       f[2 * m + 1] = t1 + t2;
     }
-    transform_back(n, f, plan->cosine, plan->sine, out);
-    for (long j = 0; j < n; j++) {
-      float *to = y + j * plane + x;
-      if (count == 8) {
-        STORE(to, through.x ? pass(&through, out[j], LOAD(through.x + j * plane + x)) : out[j]);
-      } else { /* what lies past the last column must not reach the sums */
-        float some[8] = {0}, was[8] = {0};
-        memcpy(some, &out[j], count * sizeof(float));
-        if (through.x) {
-          memcpy(was, through.x + j * plane + x, count * sizeof(float));
-          STORE(some, pass(&through, LOAD(some), LOAD(was)));
-        }
-        memcpy(to, some, count * sizeof(float));
-      }
-    }
+    transform_back(n, f, plan->cosine, plan->sine, y);
+    for (long j = 0; j < n; j++) STORE(out[j] + x, y[j]);
   }
 }
 
-static void output_row(const struct plan *plan, const float *products, long step, float bias, struct passage through, float *y, long plane,
-                       long valid) {
-  FOR_N(plan->n, output_row_n(N, plan, products, step, bias, through, y, plane, valid))
+static void output_row(const struct plan *plan, const float *products, long step, float bias, float (*out)[TILE]) {
+  FOR_N(plan->n, output_row_n(N, plan, products, step, bias, out))
+}
+
+/* ``count`` pixels from a tile to their place in a map. */
+INLINE void store_row(const float *from, const struct passage *through, float *to, long offset, long count) {
+  for (long x = 0; x < count; x += 8) {
+    const long now = count - x < 8 ? count - x : 8;
+    if (now == 8) {
+      v8 value = LOAD(from + x);
+      STORE(to + offset + x, through->x ? pass(through, value, LOAD(through->x + offset + x)) : value);
+    } else { /* what lies past the last column must not reach the sums */
+      float some[8] = {0}, was[8] = {0};
+      memcpy(some, from + x, now * sizeof(float));
+      if (through->x) {
+        memcpy(was, through->x + offset + x, now * sizeof(float));
+        STORE(some, pass(through, LOAD(some), LOAD(was)));
+      }
+      memcpy(to + offset + x, some, now * sizeof(float));
+    }
+  }
 }
 
 /* c[o][TILE] (+)= sum over fields and rows of w[field][row][o] b[field][row][TILE], for a constant number of outputs. */
@@ -382,6 +385,7 @@ struct job {
   const struct call *call;
   struct field *x, *y, *read; /* read: NULL in the forward pass */
   long in, out, blocks;
+  long beside, pitch; /* images side by side in a block, and columns from one to the next */
   float *scratch;
   long scratch_size; /* floats per thread */
   atomic_long next, slot;
@@ -393,45 +397,87 @@ struct scratch {
 };
 
 static long products_of(const struct plan *plan) { return 2 + 3 * (plan->n / 2 - 1); }
-static long blocks_of(const struct call *call) {
-  return call->images * ((call->height + MAX_ROWS - 1) / MAX_ROWS) * ((call->width + COLUMNS - 1) / COLUMNS);
+/* Narrow images stand side by side in a block, half a kernel of zeros apart, where that fills its tiles better. */
+static void lay_side_by_side(const struct call *call, long *beside, long *pitch) {
+  const long gap = call->plan->kernel_size / 2;
+  *beside = 1;
+  *pitch = call->width + gap;
+  long fewest = (call->width + TILE - 1) / TILE;
+  for (long count = 2; count <= call->images && count * *pitch - gap <= COLUMNS; count++) {
+    const long tiles = (count * *pitch - gap + TILE - 1) / TILE;
+    if (tiles * *beside < fewest * count) {
+      fewest = tiles;
+      *beside = count;
+    }
+  }
 }
 
-/* A block: some rows and columns of one image. */
+static long blocks_of(const struct call *call) {
+  long beside, pitch;
+  lay_side_by_side(call, &beside, &pitch);
+  return (call->images + beside - 1) / beside * ((call->height + MAX_ROWS - 1) / MAX_ROWS) * ((call->width + COLUMNS - 1) / COLUMNS);
+}
+
+/* A block: some rows and columns of one image, or of several side by side. */
 struct block {
-  long number, image, y, rows, x, columns;
+  long image, images, y, rows, x, columns;
 };
 
-static struct block block_of(const struct call *call, long number) {
+static struct block block_of(const struct job *job, long number) {
+  const struct call *call = job->call;
   const long across = (call->width + COLUMNS - 1) / COLUMNS, down = (call->height + MAX_ROWS - 1) / MAX_ROWS;
-  struct block b = {number, number / (across * down), number / across % down * MAX_ROWS, 0, number % across * COLUMNS, 0};
+  struct block b = {number / (across * down) * job->beside, job->beside, number / across % down * MAX_ROWS, 0, number % across * COLUMNS, 0};
+  if (call->images - b.image < b.images) b.images = call->images - b.image;
   b.rows = call->height - b.y < MAX_ROWS ? call->height - b.y : MAX_ROWS;
-  b.columns = call->width - b.x < COLUMNS ? call->width - b.x : COLUMNS;
+  b.columns = (b.images - 1) * job->pitch + (call->width - b.x < COLUMNS ? call->width - b.x : COLUMNS);
   return b;
+}
+
+/* The part of a tile that lies in one image. */
+struct piece {
+  long image, column, place, width;
+};
+
+static long pieces_of(const struct job *job, const struct block *b, long tile, struct piece *pieces) {
+  const long width = b->columns - (b->images - 1) * job->pitch;
+  long count = 0;
+  for (long i = 0; i < b->images; i++) {
+    const long left = i * job->pitch, from = left > tile * TILE ? left : tile * TILE;
+    const long to = left + width < (tile + 1) * TILE ? left + width : (tile + 1) * TILE;
+    if (from < to) pieces[count++] = (struct piece){b->image + i, b->x + from - left, from - tile * TILE, to - from};
+  }
+  return count;
 }
 
 enum { STRIDE = COLUMNS + 2 * MARGIN };
 
-/* The planes of all fields read, in frequencies, with half a kernel more on every side: neighbours, or zeros outside of the image. */
-static void load_planes(const struct job *job, const struct block *b, float *planes) {
+/* One row of one field in frequencies, with half a kernel more on both sides: neighbours, or zeros outside of the image. */
+static void load_row(const struct job *job, const struct block *b, const struct field *field, long row, float *f, long plane) {
   const struct call *call = job->call;
-  const long n = call->plan->n, half = call->plan->kernel_size / 2, plane = (MAX_ROWS + 2 * half) * STRIDE;
+  const long n = call->plan->n, area = call->height * call->width;
+  const float *from = field->data + b->image * field->step + row * call->width;
+  if (b->images > 1 || row < 0 || row >= call->height) {
+    for (long j = 0; j < n; j++) memset(f + j * plane, 0, STRIDE * sizeof(float));
+    if (row < 0 || row >= call->height) return;
+    for (long i = 0; i < b->images; i++) /* from left to right: each one's zeros on its right end where the next one starts */
+      transform_row(call->plan, from + i * field->step, area, field->by, f + MARGIN + i * job->pitch, plane, call->width);
+    return;
+  }
   const long first = b->x ? b->x - MARGIN : 0, reach = b->x + b->columns + MARGIN;
   const long columns = (reach < call->width ? reach : call->width) - first;
   const long before = b->x ? 0 : MARGIN, after = before + (columns + 7) / 8 * 8;
+  for (long j = 0; j < n; j++) {
+    memset(f + j * plane, 0, before * sizeof(float));
+    if (after < STRIDE) memset(f + j * plane + after, 0, (STRIDE - after) * sizeof(float));
+  }
+  transform_row(call->plan, from + first, area, field->by, f + before, plane, columns);
+}
+
+static void load_planes(const struct job *job, const struct block *b, float *planes) {
+  const long half = job->call->plan->kernel_size / 2, plane = (MAX_ROWS + 2 * half) * STRIDE;
   for (long i = 0; i < job->in; i++)
-    for (long r = 0; r < b->rows + 2 * half; r++) {
-      const struct field *field = job->x + i;
-      const long row = b->y + r - half, inside = row >= 0 && row < call->height;
-      float *f = planes + i * n * plane + r * STRIDE;
-      for (long j = 0; j < n; j++) {
-        memset(f + j * plane, 0, (inside ? before : STRIDE) * sizeof(float));
-        if (inside && after < STRIDE) memset(f + j * plane + after, 0, (STRIDE - after) * sizeof(float));
-      }
-      if (inside)
-        transform_row(call->plan, field->data + b->image * field->step + row * call->width + first, call->height * call->width, field->by,
-                      f + before, plane, columns);
-    }
+    for (long r = 0; r < b->rows + 2 * half; r++)
+      load_row(job, b, job->x + i, b->y + r - half, planes + i * job->call->plan->n * plane + r * STRIDE, plane);
 }
 
 /* 8 rows of 8 to 8 columns. */
@@ -455,17 +501,18 @@ INLINE void transpose(v8 *a) {
 }
 
 /* The other factor of the weights' gradient, what the layer read, as [product][row][pixel][field]: the products' transposed combinations. */
-static void load_pixels(const struct job *job, const struct block *b, long tile, long valid, float *pixels) {
+static void load_pixels(const struct job *job, const struct block *b, const struct piece *pieces, long count, float *pixels) {
   const struct call *call = job->call;
   const long n = call->plan->n, lanes = (job->out + 7) / 8 * 8, product = MAX_ROWS * TILE * lanes;
-  float f[8][MAX_N][TILE] __attribute__((aligned(32)));
+  float f[8][MAX_N][TILE + 8] __attribute__((aligned(32))); /* a piece ends in zeros up to a multiple of 8 */
   for (long first = 0; first < job->out; first += 8)
     for (long r = 0; r < b->rows; r++) {
       memset(f, 0, sizeof f);
       for (long o = first; o < job->out && o < first + 8; o++) {
         const struct field *field = job->read + o;
-        transform_row(call->plan, field->data + b->image * field->step + (b->y + r) * call->width + b->x + tile * TILE,
-                      call->height * call->width, field->by, &f[o - first][0][0], TILE, valid);
+        for (const struct piece *p = pieces; p < pieces + count; p++)
+          transform_row(call->plan, field->data + p->image * field->step + (b->y + r) * call->width + p->column, call->height * call->width,
+                        field->by, &f[o - first][0][p->place], TILE + 8, p->width);
       }
       for (long x = 0; x < TILE; x += 8)
         for (long m = 0; m < n / 2; m++) {
@@ -518,30 +565,38 @@ static void add_fields(const struct job *job, const struct block *b, const struc
   }
 }
 
+/* The products of a tile, transformed back, to their places; gradients on through the activation. */
+static void store_tile(const struct job *job, const struct block *b, const struct piece *pieces, long count, const struct scratch *s) {
+  const struct call *call = job->call;
+  const long products = products_of(call->plan), area = call->height * call->width;
+  float out[MAX_N][TILE] __attribute__((aligned(32)));
+  for (long o = 0; o < job->out; o++)
+    for (long r = 0; r < b->rows; r++) {
+      const struct field *y = job->y + o, *read = job->read + o;
+      output_row(call->plan, s->products + (r * products * job->out + o) * TILE, job->out * TILE, call->bias ? call->bias[o] : 0.0f, out);
+      for (const struct piece *p = pieces; p < pieces + count; p++) {
+        const long place = (b->y + r) * call->width + p->column;
+        struct passage through = {0};
+        if (call->sums) through = (struct passage){read->data + p->image * read->step + place, read->by, read->centre, (v8 *)s->sums + 2 * o};
+        for (long j = 0; j < call->plan->n; j++)
+          store_row(out[j] + p->place, &through, y->data + p->image * y->step + place, j * area, p->width);
+      }
+    }
+}
+
 static void do_block(const struct job *job, const struct scratch *s, long number, float *gradient) {
   const struct call *call = job->call;
-  const struct block b = block_of(call, number);
-  const long count = products_of(call->plan), area = call->height * call->width;
-  v8 *sums = (v8 *)s->sums;
+  const struct block b = block_of(job, number);
+  struct piece pieces[TILE];
   load_planes(job, &b, s->planes);
-  if (call->sums) memset(sums, 0, 2 * job->out * sizeof(v8));
+  if (call->sums) memset(s->sums, 0, 2 * job->out * sizeof(v8));
   for (long tile = 0; tile * TILE < b.columns; tile++) {
-    const long valid = b.columns - tile * TILE < TILE ? b.columns - tile * TILE : TILE;
-    if (gradient) load_pixels(job, &b, tile, valid, s->pixels);
+    const long count = pieces_of(job, &b, tile, pieces);
+    if (gradient) load_pixels(job, &b, pieces, count, s->pixels);
     for (long start = 0; start < job->in; start += CHUNK) add_fields(job, &b, s, tile, start, gradient);
-    for (long o = 0; o < job->out; o++)
-      for (long r = 0; r < b.rows; r++) {
-        const long place = (b.y + r) * call->width + b.x + tile * TILE;
-        struct passage through = {0};
-        if (call->sums) {
-          const struct field *read = job->read + o;
-          through = (struct passage){read->data + b.image * read->step + place, read->by, read->centre, sums + 2 * o};
-        }
-        output_row(call->plan, s->products + (r * count * job->out + o) * TILE, job->out * TILE, call->bias ? call->bias[o] : 0.0f, through,
-                   job->y[o].data + b.image * job->y[o].step + place, area, valid);
-      }
+    store_tile(job, &b, pieces, count, s);
   }
-  for (long i = 0; call->sums && i < 2 * job->out; i++) call->sums[number * 2 * job->out + i] = sum_of(sums[i]);
+  for (long i = 0; call->sums && i < 2 * job->out; i++) call->sums[number * 2 * job->out + i] = sum_of(((v8 *)s->sums)[i]);
 }
 
 static long in_cache_lines(long floats) { return (floats + 15) / 16 * 16; }
@@ -614,6 +669,7 @@ long dsfcnn_blocks(const struct call *call) { return blocks_of(call); }
 /* 0, or 1 if there was no memory. */
 int dsfcnn_gconv(const struct call *call) {
   struct job job = {.call = call, .in = fields_of(&call->x), .out = fields_of(&call->y), .blocks = blocks_of(call)};
+  lay_side_by_side(call, &job.beside, &job.pitch);
   struct scratch unused;
   job.scratch_size = lay_out(&job, NULL, &unused);
   const size_t size = (size_t)call->threads * job.scratch_size * sizeof(float);
