@@ -70,6 +70,8 @@ def test_filters_draws_pictures_and_does_not_overwrite(tmp_path):
         (("filters", "--out", "OUT", "--kernel-size", "4"), 2, "odd"),
         (("filters", "--out", "OUT", "--kernel-size", "four"), 2, "integer"),
         (("filters", "--out", "/proc/no/such/folder"), 73, "--out"),
+        (("bench", "--model", "dsf-nucleus"), 2, "dsf-nuclei"),
+        (("bench", "--backend", "fast"), 2, "dense, spectral"),
     ],
 )
 def test_a_mistake_is_one_line(arguments, code, words, tmp_path):
@@ -86,3 +88,11 @@ def test_debug_shows_the_traceback(tmp_path):
         done = dsfcnn(*arguments, "--out", tmp_path / "out", "--group", "E8")
         assert "Traceback" in done.stderr
         assert "GroupError" in done.stderr
+
+
+def test_bench_measures_each_backend():
+    done = dsfcnn("bench", "--model", "steerable-digits", "--group", "C4", "--width", "0.1", "--rounds", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [(speed["model"], speed["backend"]) for speed in found] == [("steerable-digits", "dense"), ("steerable-digits", "auto")]
+    assert all(speed["seconds_per_megapixel"] > 0 and speed["steps_per_second"] > 0 for speed in found)

@@ -66,9 +66,7 @@ def assert_alike(model, maps, training):
 )
 def test_norm_relu_and_convolution_of_several_maps(n, kernel_size, fields, out, images, height, width, training):
     torch.manual_seed(0)
-    model = randomise(
-        FieldSequential(GBatchNorm(sum(fields)), nn.ReLU(), GConv2d(sum(fields), out, kernel_size, group=f"C{n}", bias=True))
-    )
+    model = randomise(FieldSequential(GBatchNorm(sum(fields)), nn.ReLU(), GConv2d(sum(fields), out, kernel_size, group=f"C{n}", bias=True)))
     maps = [torch.randn(images, count, n, height, width) * 2 + 0.5 for count in fields]
     assert_alike(model, maps, training)
 

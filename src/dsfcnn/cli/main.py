@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from dsfcnn import __version__
+from dsfcnn.cli.bench import bench
 from dsfcnn.cli.doctor import doctor
 from dsfcnn.cli.filters import filters
 from dsfcnn.cli.models import models
@@ -17,6 +18,7 @@ from dsfcnn.errors import DsfcnnError
 app = typer.Typer(name="dsfcnn", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(models)
 app.command()(filters)
+app.command()(bench)
 app.command()(doctor)
 
 

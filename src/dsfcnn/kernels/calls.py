@@ -76,7 +76,7 @@ class _Frame:
         self.call.images, self.call.height, self.call.width = size
 
     def maps(self, tensors: Sequence[Tensor], activation: Activation | None = None) -> _Maps:
-        listed = (_Map * len(tensors))(*((tensor.data_ptr(), tensor.shape[1]) for tensor in tensors))
+        listed = (_Map * len(tensors))(*[_Map(tensor.data_ptr(), tensor.shape[1]) for tensor in tensors])
         numbers = (None,) * 3 if activation is None else (activation.centre.contiguous(), activation.scale.contiguous(), activation.shift())
         self.kept += [listed, *tensors, *numbers]
         return _Maps(listed, len(tensors), *(_pointer(n) for n in numbers))
@@ -102,13 +102,11 @@ def unpack(parts: Tensor, packing: Packing, like: Tensor) -> Tensor:
 
 
 def _weights(weight: Tensor, packing: Packing, packed: int | None, gradient: int | None, parts: int) -> None:
-    assert weight.stride(3) == 1 and weight.stride(2) == weight.shape[3]
+    assert weight.stride()[2:] == (weight.shape[3], 1)
     out, inputs = weight.shape[:2]
     sizes = _longs(weight.stride(0), weight.stride(1), inputs, out)
     pointers = [ctypes.c_void_p(packed), ctypes.c_void_p(gradient)]
-    if _functions().dsfcnn_weights(
-        ctypes.byref(packing), *_pointers(weight), *sizes, *pointers, *_longs(parts, torch.get_num_threads())
-    ):
+    if _functions().dsfcnn_weights(ctypes.byref(packing), *_pointers(weight), *sizes, *pointers, *_longs(parts, torch.get_num_threads())):
         raise MemoryError("no memory for the weights of a G-convolution")
 
 

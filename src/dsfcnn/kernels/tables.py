@@ -14,6 +14,7 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+
 from dsfcnn.basis import sample_atoms
 from dsfcnn.basis.context import on_cpu
 from dsfcnn.kernels import bank
@@ -119,8 +120,9 @@ def plan(n: int, kernel_size: int) -> Plan:
     cosine, sine = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
     count, data = len(atoms.frequencies), [table.ctypes.data for table in (coefficient, cosine, sine)]
     struct = _Plan(n, kernel_size, atoms.rows, data[0], routes, count, data[1], data[2])
-    packings, kept = zip(*(_packing(atoms, table, n) for table in (matrix, matrix @ _adjoint_matrix(n, atoms).T)))
-    return Plan(struct, *packings, _products(n), atoms.rows, (routes, coefficient, cosine, sine, kept))
+    mixing, adjoint = _packing(atoms, matrix, n), _packing(atoms, matrix @ _adjoint_matrix(n, atoms).T, n)
+    kept = (routes, coefficient, cosine, sine, mixing, adjoint)
+    return Plan(struct, mixing[0], adjoint[0], _products(n), atoms.rows, kept)
 
 
 def _packing(atoms: _Atoms, matrix: np.ndarray, n: int) -> tuple[Packing, tuple]:

@@ -13,7 +13,7 @@ from dsfcnn.layers.pool import MagnitudePool
 from dsfcnn.layers.steered import FilterKind
 from dsfcnn.layers.vector import VectorConv2d, VectorLength, VectorNorm
 from dsfcnn.models.budget import KERNEL_SIZE
-from dsfcnn.models.heads import class_head, map_head
+from dsfcnn.models.heads import MapHead, class_head
 
 
 class Family(Protocol):
@@ -158,7 +158,7 @@ class Segmenter(nn.Module):
         self.before_skip = nn.ModuleList(family.hidden(fields[level + 1], fields[level]) for level in upwards)
         self.after_skip = nn.ModuleList(family.hidden(fields[level], fields[level]) for level in upwards)
         self.invariant = family.invariant()
-        self.heads = nn.ModuleDict({name: map_head(fields[0], hidden, channels) for name, channels in heads.items()})
+        self.heads = nn.ModuleDict({name: MapHead(fields[0], hidden, channels) for name, channels in heads.items()})
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         skips = []

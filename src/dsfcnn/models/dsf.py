@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from dsfcnn.groups import Group
 from dsfcnn.layers import FieldSequential, GBatchNorm, GConv2d, GDenseBlock, GPool, LiftConv2d, MaxPool, Upsample
-from dsfcnn.models.heads import class_head, map_head
+from dsfcnn.models.heads import MapHead, class_head
 
 
 def scaled(fields: int, width: float) -> int:
@@ -79,7 +79,7 @@ class DSFSegmenter(nn.Module):
         )
         stem = fields[0]
         self.last = FieldSequential(GConv2d(stem, stem, kernel_size=7, group=group), GBatchNorm(stem), nn.ReLU(), GPool())
-        self.heads = nn.ModuleDict({name: map_head(stem, scaled(96, width), channels) for name, channels in heads.items()})
+        self.heads = nn.ModuleDict({name: MapHead(stem, scaled(96, width), channels) for name, channels in heads.items()})
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         *skips, features = self.encoder(x)

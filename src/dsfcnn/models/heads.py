@@ -1,6 +1,11 @@
 """The last layers of every model: ordinary 1x1 convolutions on invariant maps."""
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+
+_STRIP_BYTES = (
+    4 << 20
+)  # of the widest map between the layers of a head; larger ones leave the cache, and from 32 MB on are cleared at every use
 
 
 class Pointwise(nn.Sequential):
@@ -17,9 +22,22 @@ class Pointwise(nn.Sequential):
         return sum(parameter.numel() for parameter in self.parameters()) + self.unstored_bias
 
 
-def map_head(in_channels: int, hidden: int, outputs: int) -> nn.Sequential:
-    """Two 1x1 convolutions: maps of ``outputs`` logits."""
-    return nn.Sequential(Pointwise(in_channels, hidden), nn.Conv2d(hidden, outputs, 1))
+class MapHead(nn.Sequential):
+    """Two 1x1 convolutions: (N, in_channels, H, W) -> (N, outputs, H, W) logits.
+
+    Every pixel is on its own, so in prediction a few rows are done at a time: the map between the layers has many channels.
+    """
+
+    def __init__(self, in_channels: int, hidden: int, outputs: int):
+        super().__init__(Pointwise(in_channels, hidden), nn.Conv2d(hidden, outputs, 1))
+        self.hidden = hidden
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training or not isinstance(x, Tensor) or torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.jit.is_tracing():
+            return super().forward(x)
+        row = x.shape[0] * self.hidden * x.shape[3] * x.element_size()
+        strips = x.split(max(1, _STRIP_BYTES // max(1, row)), dim=2)
+        return torch.cat([super(MapHead, self).forward(strip) for strip in strips], dim=2)
 
 
 def class_head(in_channels: int, hidden: list[int], classes: int, dropout: float) -> nn.Sequential:

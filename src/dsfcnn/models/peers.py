@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from dsfcnn.groups import Group
-from dsfcnn.layers import GBatchNorm, GConv2d, GPool, LiftConv2d, MaxPool, MeanPool
+from dsfcnn.layers import FieldSequential, GBatchNorm, GConv2d, GPool, LiftConv2d, MaxPool, MeanPool
 from dsfcnn.models.dsf import scaled
 from dsfcnn.models.heads import class_head
 
@@ -26,7 +26,7 @@ class P4MDenseNet(nn.Module):
             fields += growth
             if block < 4:
                 self.transitions.append(nn.Sequential(_normed_conv(fields, fields, 1, group), MeanPool(2)))
-        self.norm = nn.Sequential(GBatchNorm(fields), nn.ReLU())
+        self.norm = FieldSequential(GBatchNorm(fields), nn.ReLU())
         self.pool = GPool()
         self.head = class_head(fields, [], classes, dropout=0.0)
 
@@ -64,7 +64,7 @@ class SFCNN(nn.Module):
             conv = GConv2d(fields, out, kernel_size, group=group) if layers else LiftConv2d(fields, out, kernel_size, group=group)
             layers += [conv, GBatchNorm(out), nn.ReLU()]
             fields = out
-        self.encoder = nn.Sequential(*layers, GPool())
+        self.encoder = FieldSequential(*layers, GPool())
         hidden = scaled(96, width)
         self.head = class_head(fields, [hidden, hidden], classes, dropout)
 
