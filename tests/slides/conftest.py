@@ -37,7 +37,9 @@ def write_slide(tmp_path):
                     options |= {"resolution": (10_000 / mpp / ratio,) * 2, "resolutionunit": "CENTIMETER"}
                 if style == "aperio":
                     options["description"] = APERIO.format(width=picture.shape[1], height=picture.shape[0])
-                file.write(level, subfiletype=int(ratio > 1), metadata=None, **options)
+                file.write(level, subfiletype=int(ratio > 1 and style != "aperio"), metadata=None, **options)
+                if style == "aperio" and ratio == 1:
+                    file.write(smaller(picture, 8), photometric="rgb", metadata=None, rowsperstrip=16, description="Aperio thumbnail")
             if style == "aperio":
                 label = {"photometric": "rgb", "metadata": None, "rowsperstrip": 40}
                 file.write(np.full((40, 50, 3), 7, np.uint8), description="Aperio label\nlabel 50x40", subfiletype=1, **label)

@@ -12,6 +12,7 @@ from PIL import Image
 from dsfcnn.errors import UsageError
 from dsfcnn.slides import open_slide
 from dsfcnn.slides.slide import Facts, Level, Slide, level_downsample
+
 from .conftest import smaller
 
 STYLES = {"generic": "openslide", "aperio": "openslide", "ome": "tiffslide"}
