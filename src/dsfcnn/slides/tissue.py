@@ -24,10 +24,10 @@ _NEUTRAL = 14  # largest difference between channels of glass, grey levels
 _DIMMEST_GLASS = 190  # grey level; what is darker everywhere is a picture full of tissue
 _DENSITY = (0.02, 0.05)  # the threshold lies between these: 4.5 % and 11 % of the light taken away
 _NOISES = 6.0  # threshold above the glass in robust standard deviations of the glass
-_PAINTED = 253  # grey level of all channels: white that no camera saw
+_PAINTED = 250  # grey level of all channels, hardly below white: may be paint that no camera saw
 _EVEN = 0.006  # robust standard deviation of the density of glass, 3 grey levels
 _BLACK = 50  # no channel brighter: pen, or the black that scanners put where they did not look
-_SMALLEST_PIECE, _LARGEST_HOLE, _MARGIN = 400.0, 40_000.0, 16.0  # um^2, um^2, um
+_SMALLEST_PIECE, _LARGEST_HOLE, _MARGIN = 1000.0, 40_000.0, 16.0  # um^2, um^2, um
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _without_small(mask: np.ndarray, pixels: float, keep_at_border: bool = False
 
 def _resolution(slide: Slide) -> float:
     longest = max(slide.width, slide.height) * slide.mpp  # um
-    return max(min(_MPP, max(slide.mpp, longest / _SIDES[0])), longest / _SIDES[1])
+    return max(slide.mpp, min(_MPP, longest / _SIDES[0]), longest / _SIDES[1])
 
 
 def _overview(slide: Slide, mpp: float) -> tuple[np.ndarray, np.ndarray]:
