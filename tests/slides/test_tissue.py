@@ -81,7 +81,7 @@ def test_black_pen_and_border_are_not_tissue_but_dark_grains_within_tissue_are()
 
 
 def test_small_holes_are_filled_large_ones_stay_and_dust_goes():
-    picture, piece = slide_of(PINK)
+    picture, _ = slide_of(PINK)
     picture[150:156, 180:186] = GLASS  # 48 um: a lumen
     picture[100:130, 160:200] = GLASS  # 240 x 320 um
     picture[20, 20] = 150  # 8 um: dust

@@ -54,6 +54,8 @@ def read_image(path: str | Path, *, max_pixels: int = MAX_PIXELS) -> np.ndarray:
         try:
             if kind == "PNG":
                 _expect_sound_png(stream)
+            if kind == "JPEG":
+                _expect_ended_jpeg(stream)
             image = _READERS[kind](stream)
             _expect_acceptable(image, kind, head, shown(path), max_pixels)
             return _pixels(image)
@@ -119,6 +121,14 @@ def _expect_sound_png(stream: BinaryIO) -> None:
             checksum, length = zlib.crc32(part, checksum), length - len(part)
         if struct.unpack(">I", stream.read(4))[0] != checksum:
             raise ValueError(chunk)
+    stream.seek(0)
+
+
+def _expect_ended_jpeg(stream: BinaryIO) -> None:
+    """An end mark follows the last scan: a download that stopped within its reserved space decodes to the end, grey or striped."""
+    content = stream.read()
+    if content.rfind(b"\xff\xd9") < content.rfind(b"\xff\xda"):
+        raise EOFError("no end mark")
     stream.seek(0)
 
 
