@@ -6,6 +6,7 @@ tissue and calls the pale rest glass; missing tissue is the worse mistake, and a
 """
 
 import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,10 +46,11 @@ class Tissue:
         return float(self.mask.sum()) * (self.mpp / 1000) ** 2
 
     def touches(self, x: float, y: float, width: float, height: float) -> bool:
-        """Whether a rectangle in level-0 pixels has tissue in it."""
-        left, top = max(int(np.floor(x / self.scale)), 0), max(int(np.floor(y / self.scale)), 0)
-        right, bottom = int(np.ceil((x + width) / self.scale)), int(np.ceil((y + height) / self.scale))
-        return bool(self.mask[top : max(bottom, 0), left : max(right, 0)].any())
+        """Whether a rectangle in level-0 pixels has tissue in it, or within 16 um of it: the mask's edge is not exact."""
+        margin = _MARGIN / self.mpp  # mask pixels
+        left, top = (max(math.floor(place / self.scale - margin), 0) for place in (x, y))
+        right, bottom = (max(math.ceil(place / self.scale + margin), 0) for place in (x + width, y + height))
+        return bool(self.mask[top:bottom, left:right].any())
 
 
 def find_tissue(slide: Slide, *, mpp: float | None = None) -> Tissue:
@@ -76,8 +78,7 @@ def tissue_of(picture: np.ndarray, mpp: float, known: np.ndarray | None = None) 
     pixel = mpp**2
     mask = _without_small(mask, _SMALLEST_PIECE / pixel)
     mask = ~_without_small(~mask, _LARGEST_HOLE / pixel, keep_at_border=True)
-    reach = max(1, round(_MARGIN / mpp))
-    return ndimage.binary_dilation(mask, iterations=reach) & known & ~_without_small(black, _SMALLEST_PIECE / pixel)
+    return mask & known & ~_without_small(black, _SMALLEST_PIECE / pixel)
 
 
 def _density(picture: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, float]:
