@@ -242,7 +242,7 @@ def encoded(picture, tmp_path):
         yield form, path.read_bytes()
 
 
-def test_a_damaged_file_is_refused_or_a_picture_of_some_kind(picture, tmp_path):
+def test_a_damaged_file_is_refused_or_a_picture_of_some_kind(picture, tmp_path, capfd):
     """Flipped bits and cut ends: nothing but our own errors; a PNG has checksums, so there every flip of a bit is found."""
     rng = random.Random(3)
     for form, content in encoded(picture, tmp_path):
@@ -261,3 +261,4 @@ def test_a_damaged_file_is_refused_or_a_picture_of_some_kind(picture, tmp_path):
             (tmp_path / "a").write_bytes(content[:length])
             with pytest.raises(DataError):
                 read_image(tmp_path / "a")
+    assert capfd.readouterr().err.count("\n") == 0, "a library printed something itself"

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from scipy import ndimage
 
+from dsfcnn.errors import UsageError
 from dsfcnn.slides import find_tissue, open_slide
 from dsfcnn.slides.tissue import tissue_of
 
@@ -143,3 +144,11 @@ def test_the_resolution_of_the_mask_follows_the_size(tmp_path):
     for mpp, expected in ((0.25, 0.25 * 1000 / 512), (4.0, 4.0 * 1000 / 512), (6.0, 8.0), (20.0, 20.0)):
         with open_slide(tmp_path / "a.png", mpp=mpp) as slide:
             assert find_tissue(slide).mpp == pytest.approx(expected)
+
+
+def test_an_impossible_mask_is_refused(tmp_path, refused):
+    Image.new("RGB", (10, 10)).save(tmp_path / "a.png")
+    with open_slide(tmp_path / "a.png", mpp=0.5) as slide:
+        for mpp in (0.0, -1.0, float("nan"), float("inf")):
+            with refused(UsageError, "such as 8"):
+                find_tissue(slide, mpp=mpp)

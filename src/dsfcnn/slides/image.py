@@ -4,6 +4,7 @@ A file is judged by its contents, never by its name. Size, number of bits and co
 cannot become 8-bit RGB without a choice (16 bits, floats, CMYK, LAB) is refused: a silent rescaling would change every result.
 """
 
+import ctypes
 import struct
 import warnings
 import zlib
@@ -21,6 +22,8 @@ MAX_PIXELS = 150_000_000  # about 1 GB while decoding; design
 _STRIP = 1 << 22  # pixels converted at a time
 
 warnings.filterwarnings("ignore", module=r"PIL\.")  # doubts about tags; what matters is checked here and said once
+for _library in Path(Image.__file__).parent.parent.glob("pillow.libs/libtiff-*.so*"):
+    ctypes.CDLL(str(_library)).TIFFSetErrorHandler(None)  # it would print a line of its own on stderr before ours
 
 # Pillow's classes are called by name, past Image.open: that one has a pixel limit of its own, which is global to the process.
 _READERS = {

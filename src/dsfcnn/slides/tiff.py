@@ -18,13 +18,12 @@ _SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12
 _INTEGERS = {1: "B", 3: "H", 4: "I", 13: "I", 16: "Q", 18: "Q"}
 _RATIONAL = 5
 
-_SUBFILE, _WIDTH, _HEIGHT, _BITS, _COLOURS, _DESCRIPTION, _SAMPLES, _ROWS = 254, 256, 257, 258, 262, 270, 277, 278
+_WIDTH, _HEIGHT, _BITS, _COLOURS, _DESCRIPTION, _SAMPLES, _ROWS = 256, 257, 258, 262, 270, 277, 278
 _X_RESOLUTION, _Y_RESOLUTION, _PLANAR, _UNIT = 282, 283, 284, 296
 _TILE_WIDTH, _TILE_HEIGHT, _TILE_OFFSETS, _SUB_DIRECTORIES, _FORMAT = 322, 323, 324, 330, 339
 _STRIP_OFFSETS = 273
 _HAMAMATSU = 65420  # in every page of an NDPI file, whose places beyond 4 GB are written in a way of its own
 _MICRONS = {2: 25_400.0, 3: 10_000.0}  # in the unit of the resolution tag: inch, centimetre
-_REDUCED = 1
 _SEPARATE = 2
 
 
@@ -40,10 +39,7 @@ class Page:
     height: int
     bits: int  # per channel; 32 for signed and floating numbers of any length
     colours: int  # PhotometricInterpretation
-    samples: int
     tiled: bool
-    chunk: int  # pixels of a tile or strip
-    reduced: bool  # says of itself that it is a smaller version of another page
     ome: str | None  # the OME description, if it has one
     tag_mpp: tuple[float, float] | None  # microns per pixel in x and y from the resolution tags, sane or not
     hamamatsu: bool
@@ -149,8 +145,9 @@ class _Walk:
         if width < 1 or height < 1:
             raise DamagedTiff(f"has a page of {width} x {height} pixels")
         hamamatsu, tiled = _HAMAMATSU in tags, _TILE_WIDTH in tags
-        samples = self._integer(tags, _SAMPLES, 1)
-        planes = samples if self._integer(tags, _PLANAR, 1) == _SEPARATE else 1
+        if not hamamatsu:
+            planes = self._integer(tags, _SAMPLES, 1) if self._integer(tags, _PLANAR, 1) == _SEPARATE else 1
+            self._expect_chunks(tags, width, height, planes)
         signed = any(form != 1 for form in self._integers(tags, _FORMAT))
         description = "" if hamamatsu else self._text(tags, _DESCRIPTION)
         return Page(
@@ -158,17 +155,14 @@ class _Walk:
             height=height,
             bits=32 if signed else max(self._integers(tags, _BITS) or [1]),
             colours=self._integer(tags, _COLOURS, 1),
-            samples=samples,
             tiled=tiled,
-            chunk=0 if hamamatsu else self._chunk(tags, width, height, planes),
-            reduced=bool(self._integer(tags, _SUBFILE, 0) & _REDUCED),
             ome=description if re.search(r"<(?:\w+:)?OME[ >]", description) else None,
             tag_mpp=self._resolution(tags),
             hamamatsu=hamamatsu,
         )
 
-    def _chunk(self, tags: dict[int, tuple[int, int, int]], width: int, height: int, planes: int) -> int:
-        """Pixels of a tile or strip; the list of them must be as long as the picture's size asks for."""
+    def _expect_chunks(self, tags: dict[int, tuple[int, int, int]], width: int, height: int, planes: int) -> None:
+        """The list of tiles or strips is as long as the picture's size asks for."""
         if _TILE_WIDTH in tags:
             across, down = self._integer(tags, _TILE_WIDTH, 0), self._integer(tags, _TILE_HEIGHT, 0)
             place = _TILE_OFFSETS if _TILE_OFFSETS in tags else _STRIP_OFFSETS  # old writers list tiles as strips
@@ -180,7 +174,6 @@ class _Walk:
         kind, found, start = tags.get(place, (0, 0, 0))
         if found != needed or start + found * _SIZES.get(kind, 0) > self.length:
             raise DamagedTiff(f"says {width} x {height} pixels, but lists {found} tiles or strips where that takes {needed}")
-        return across * down
 
     def _resolution(self, tags: dict[int, tuple[int, int, int]]) -> tuple[float, float] | None:
         microns = _MICRONS.get(self._integer(tags, _UNIT, 2))

@@ -30,8 +30,6 @@ class TiffSlideReader:
         import tiffslide
 
         logging.getLogger("tifffile").setLevel(logging.CRITICAL + 1)  # it would print tags of a damaged file
-        if first.chunk > _LARGEST_CHUNK:
-            raise DataError(f"{shown(path)}: strips of {first.chunk:,} pixels, too large to read in parts; save it as a tiled TIFF")
         self._path = path
         self._stream = open_file(path)  # given open: tiffslide takes a name for an address, of another machine too
         try:
@@ -40,17 +38,19 @@ class TiffSlideReader:
             properties = self._slide.properties
             series = self._slide.ts_tifffile.series[properties["tiffslide.series-index"]]
             levels = [[page for page in level.pages if page is not None] for level in series.levels]
+            self._pages = [self._expect_readable(pages) for pages in levels]
+            self.facts = self._facts(properties, first)
+        except DataError:
+            self._stream.close()
+            raise
         except Exception as error:  # over damaged files its parsers raise nearly every built-in class
             self._stream.close()
-            raise DataError(
-                f"{shown(path)}: neither OpenSlide nor tiffslide can open this slide; get it again, or export it as a tiled RGB TIFF"
-            ) from error
-        self._pages = [self._expect_colour(pages) for pages in levels]
-        self.facts = self._facts(properties, first)
+            what = "neither OpenSlide nor tiffslide can open this slide"
+            raise DataError(f"{shown(path)}: {what}; get it again, or export it as a tiled RGB TIFF") from error
         self._tiles: OrderedDict[tuple[int, int, int], np.ndarray] = OrderedDict()
 
-    def _expect_colour(self, pages: list[Any]) -> Any:
-        """The one page of a level, which must hold colours that have one meaning."""
+    def _expect_readable(self, pages: list[Any]) -> Any:
+        """The one page of a level, which must hold colours that have one meaning, in parts that fit in memory."""
         page = pages[0].keyframe if pages else None
         if page is None or len(pages) != 1 or page.imagedepth != 1 or page.planarconfig == _SEPARATE:
             raise DataError(f"{shown(self._path)}: several channels or planes in place of one RGB picture; export it as RGB")
@@ -58,6 +58,9 @@ class TiffSlideReader:
         known = (colours == _GREY and samples == 1) or (colours == _RGB and samples in (3, 4))
         if page.dtype != np.uint8 or not (known or (colours == _YCBCR and samples == 3 and int(page.compression) == _JPEG)):
             raise DataError(f"{shown(self._path)}: {samples} channels of {page.dtype}, expected 8-bit RGB; export it as RGB")
+        down, across = _chunk(page)
+        if down * across > _LARGEST_CHUNK:
+            raise DataError(f"{shown(self._path)}: strips of {across} x {down} pixels are too large to read; save it as a tiled TIFF")
         return pages[0]
 
     def _facts(self, properties: dict[str, Any], first: Page) -> Facts:
@@ -75,7 +78,7 @@ class TiffSlideReader:
         )
 
     def pixels(self, level: int, x: int, y: int, width: int, height: int) -> np.ndarray:
-        down, across = self._chunk(level)
+        down, across = _chunk(self._pages[level].keyframe)
         result = np.empty((height, width, 3), np.uint8)
         for row in range(y // down, (y + height - 1) // down + 1):
             for column in range(x // across, (x + width - 1) // across + 1):
@@ -83,11 +86,6 @@ class TiffSlideReader:
                 x0, y0, x1, y1 = max(left, x), max(top, y), min(left + across, x + width), min(top + down, y + height)
                 result[y0 - y : y1 - y, x0 - x : x1 - x] = tile[y0 - top : y1 - top, x0 - left : x1 - left]
         return result
-
-    def _chunk(self, level: int) -> tuple[int, int]:
-        """Height and width of a tile, or of a strip."""
-        page = self._pages[level].keyframe
-        return (page.tilelength, page.tilewidth) if page.is_tiled else (page.rowsperstrip, page.imagewidth)
 
     def _tile(self, level: int, row: int, column: int) -> np.ndarray:
         key = (level, row, column)
@@ -101,7 +99,7 @@ class TiffSlideReader:
     def _decoded(self, level: int, row: int, column: int) -> np.ndarray:
         """uint8 (h, w, 3) of one tile."""
         size = self.facts.levels[level]
-        down, across = self._chunk(level)
+        down, across = _chunk(self._pages[level].keyframe)
         try:
             tile = self._segment(level, row * -(-size.width // across) + column)
             if tile.shape[0] < min(down, size.height - row * down) or tile.shape[1] < min(across, size.width - column * across):
@@ -131,3 +129,8 @@ class TiffSlideReader:
         self._slide.close()
         self._stream.close()
         self._tiles.clear()
+
+
+def _chunk(page: Any) -> tuple[int, int]:
+    """Height and width of a tile, or of a strip."""
+    return (page.tilelength, page.tilewidth) if page.is_tiled else (min(page.rowsperstrip, page.imagelength), page.imagewidth)

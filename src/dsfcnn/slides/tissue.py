@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import ndimage
 
-from dsfcnn.errors import UnreadableRegion
+from dsfcnn.errors import UnreadableRegion, UsageError
 from dsfcnn.slides.slide import Slide
 
 _MPP = 8.0  # um per mask pixel: a nucleus is about one; finer for small pictures, coarser for enormous ones
@@ -61,6 +61,8 @@ def find_tissue(slide: Slide, *, mpp: float | None = None) -> Tissue:
         mpp: resolution of the mask; 8 um per pixel by default, finer for pictures of less than 4 mm and coarser beyond 32 mm.
     """
     mpp = _resolution(slide) if mpp is None else mpp
+    if not (math.isfinite(mpp) and mpp > 0):
+        raise UsageError(f"a tissue mask of {mpp} um per pixel; give a positive resolution, such as 8")
     picture, unreadable = _overview(slide, mpp)
     mask = tissue_of(picture, mpp, ~unreadable)
     return Tissue(mask | unreadable, unreadable, mpp, mpp / slide.mpp)
