@@ -5,6 +5,7 @@ cannot become 8-bit RGB without a choice (16 bits, floats, CMYK, LAB) is refused
 """
 
 import ctypes
+import logging
 import struct
 import warnings
 import zlib
@@ -22,6 +23,7 @@ MAX_PIXELS = 150_000_000  # about 1 GB while decoding; design
 _STRIP = 1 << 22  # pixels converted at a time
 
 warnings.filterwarnings("ignore", module=r"PIL\.")  # doubts about tags; what matters is checked here and said once
+logging.getLogger("PIL").setLevel(logging.CRITICAL + 1)
 for _library in Path(Image.__file__).parent.parent.glob("pillow.libs/libtiff-*.so*"):
     ctypes.CDLL(str(_library)).TIFFSetErrorHandler(None)  # it would print a line of its own on stderr before ours
 
