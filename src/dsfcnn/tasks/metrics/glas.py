@@ -44,8 +44,9 @@ def object_hausdorff(truth: ArrayLike, prediction: ArrayLike) -> float:
     r"""Of one image, in pixels: :math:`\frac12 [\sum_i w_i H(S_i, G_{(i)}) + \sum_j v_j H(G_j, S_{(j)})]`.
 
     :math:`H` is the symmetric Hausdorff distance over all pixels of both objects, weights are as in :func:`object_dice`. Of partners that
-    tie the nearest counts, and an object without a partner takes the nearest object of the other map, both by :math:`H`. Nothing true and nothing predicted: 0; one of
-    them empty: the diagonal of the image, :math:`\sqrt{height^2 + width^2}`, which is more than any distance in it.
+    tie the nearest counts, and an object without a partner takes the nearest object of the other map, both by :math:`H`. Nothing true
+    and nothing predicted: 0; one of them empty: the diagonal of the image, :math:`\sqrt{height^2 + width^2}`, which is more than any
+    distance in it.
 
     >>> object_hausdorff([[1, 1, 1, 0, 0]], [[0, 3, 3, 3, 3]])
     2.0

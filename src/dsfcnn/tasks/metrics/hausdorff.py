@@ -5,6 +5,7 @@ others: their boxes bound the distances from below, so only the few whose bound 
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,9 @@ def object_distances(table: Overlap) -> tuple[NDArray[np.float64], NDArray[np.fl
         if partner_of_prediction[pair]:
             of_predictions[p] = min(of_predictions[p], value)
     for lonely in np.flatnonzero(np.isinf(of_truths)):
-        of_truths[lonely] = _nearest(truths[lonely], predictions, lambda p, t=lonely: distance(t, p))
+        of_truths[lonely] = _nearest(truths[lonely], predictions, partial(distance, int(lonely)))
     for lonely in np.flatnonzero(np.isinf(of_predictions)):
-        of_predictions[lonely] = _nearest(predictions[lonely], truths, lambda t, p=lonely: distance(t, p))
+        of_predictions[lonely] = _nearest(predictions[lonely], truths, partial(distance, prediction=int(lonely)))
     return of_predictions, of_truths
 
 
