@@ -48,7 +48,7 @@ def lost(task, truth, found, marker, mpp):
         elif not found[mask].any():
             yield "too thin: opening cuts it below the size filter"
         else:
-            yield "others: keeps its marker but not its pixels"
+            yield "takes in touching neighbours that lost their markers"
 
 
 def run(task, labels, mpp):
