@@ -3,8 +3,8 @@
     python benchmarks/tasks.py [--side 1000] [--rounds 3] [--growth 1000 2000 4000]
 
 The nuclei are drawn: ellipses, 600 per megapixel, many touching, with smooth probabilities. Both ways run in turns in one process on one
-thread, and must find the same objects and give the same figures. The growth is that of our time from one size to the next, divided by
-that of the pixels: 1 is linear.
+thread, and must find the same objects and give the same figures. Times are those of the processor. The growth is that of our time from
+one size to the next, divided by that of the pixels: 1 is linear.
 """
 
 import argparse
@@ -129,9 +129,9 @@ def plain_objects(shared, masks, area):
 
 
 def timed(run, *arguments):
-    start = time.perf_counter()
+    start = time.process_time()
     result = run(*arguments)
-    return result, time.perf_counter() - start
+    return result, time.process_time() - start
 
 
 def compare(side, rounds):
