@@ -115,6 +115,13 @@ def test_cases_of_glas_worked_by_hand(truth, prediction, f1, dice, distance):
     assert metrics.object_hausdorff(truth, prediction) == pytest.approx(distance)
 
 
+@pytest.mark.parametrize("ids", [(5, 9), (9, 5)])
+def test_equal_ious_of_the_jaccard_index(ids):
+    """2 of 6 and 3 of 9 pixels: the one that shares 3 counts, the other is left over. 3 / (9 + 2)."""
+    truth, prediction = rows((1, 6), (0, 3)), rows((ids[0], 2), (0, 1), (ids[1], 6))
+    assert metrics.aggregated_jaccard(truth, prediction) == pytest.approx(3 / 11)
+
+
 def test_a_pair_at_exactly_half_is_not_found():
     assert metrics.panoptic_quality(rows((1, 4)), rows((1, 2), (0, 2))) == (0, 0, 0)
     assert metrics.panoptic_quality(rows((1, 4)), rows((1, 3), (0, 1))) == (0.75, 1, 0.75)

@@ -57,11 +57,10 @@ def decode_nuclei(
     pairs = regions[marked].astype(np.int64) * (count + 1) + markers[marked]
     runs = pairs[np.diff(pairs, prepend=-1) != 0]  # along a row a pair repeats: few are left to sort
     region_of, marker_of = np.divmod(np.unique(runs), count + 1)
-    only = np.zeros(regions.max() + 1, np.int32)
-    only[region_of] = marker_of
+    marker_in = np.zeros(regions.max() + 1, np.int32)  # of several any one: flooding overwrites the whole region
+    marker_in[region_of] = marker_of
+    objects = marker_in[regions]
     several = np.flatnonzero(np.bincount(region_of) > 1)
-    only[several] = 0
-    objects = only[regions]
     boxes = ndimage.find_objects(regions)
     for region in several:
         box = boxes[region - 1]
