@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from dsfcnn import __version__
+from dsfcnn.cli.data import data
 from dsfcnn.cli.doctor import doctor
 from dsfcnn.cli.filters import filters
 from dsfcnn.cli.models import models
@@ -18,6 +19,7 @@ app = typer.Typer(name="dsfcnn", no_args_is_help=True, add_completion=False, pre
 app.command()(models)
 app.command()(filters)
 app.command()(doctor)
+app.add_typer(data, name="data")
 
 
 def _print_version(wanted: bool) -> None:

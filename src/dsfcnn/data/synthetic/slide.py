@@ -1,0 +1,195 @@
+"""A drawn whole slide: a pyramidal, tiled TIFF of any size, written tile by tile.
+
+Nothing is held but one tile and what it is averaged from: encoded tiles of a level wait in a temporary file for the next, coarser one. Empty
+glass is one tile, encoded once. OpenSlide takes the resolution from the file's pixels per centimetre.
+"""
+
+import io
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from PIL import Image
+
+from dsfcnn.data.sample import checked_mpp
+from dsfcnn.data.synthetic.fields import Window, noise, noise_at
+from dsfcnn.data.synthetic.glands import draw_glands
+from dsfcnn.data.synthetic.nuclei import draw_nuclei
+from dsfcnn.errors import UsageError
+from dsfcnn.files import atomic_write
+
+TILE = 512
+_FACTOR = 4  # between levels, as Aperio writes them
+_SMALLEST = 1024  # pixels; levels are added until a side is no longer
+_GLASS = 243
+_QUALITY = 85
+_DRAW: dict[str, Callable[[int, Window], tuple[np.ndarray, np.ndarray]]] = {"nuclei": draw_nuclei, "glands": draw_glands}
+
+
+@dataclass(frozen=True)
+class SlideScene:
+    """Tissue on glass, as a function of the place.
+
+    Args:
+        tissue: about this part of the slide is tissue, the rest glass; 0 to 1.
+        period: tissue repeats after so many pixels (a multiple of 512), which makes slides of gigapixels quick to write; None never does.
+    """
+
+    width: int
+    height: int
+    mpp: float = 0.25
+    kind: str = "nuclei"
+    seed: int = 0
+    tissue: float = 0.5
+    period: int | None = None
+
+    def __post_init__(self) -> None:
+        checked_mpp(self.mpp)
+        if self.width < 1 or self.height < 1 or self.kind not in _DRAW or not 0 <= self.tissue <= 1:
+            raise UsageError(f"no slide of {self.kind} with {self.width} x {self.height} pixels; use nuclei or glands, and sizes above 0")
+        if self.period is not None and (self.period < TILE or self.period % TILE):
+            raise UsageError(f"tissue that repeats after {self.period} pixels; use a multiple of {TILE}")
+
+    def coverage(self, window: Window) -> np.ndarray:
+        """How much of each pixel is tissue, 0 to 1: islands as large as a third of the slide, with a ragged edge."""
+        return self._islands(noise(900 + self.seed, window.x(), window.y(), self._island()), noise(901 + self.seed, window.x(), window.y(), 80))
+
+    def kind_of(self, window: Window) -> str:
+        """"glass", "tissue" or "edge", from a few places of the window."""
+        left, top, right, bottom = window.microns()
+        x, y = (grid.ravel() for grid in np.meshgrid(np.linspace(left, right, 9), np.linspace(top, bottom, 9)))
+        level = self._islands(noise_at(900 + self.seed, x, y, self._island()), noise_at(901 + self.seed, x, y, 80))
+        return "glass" if level.max() == 0 else "tissue" if level.min() == 1 else "edge"
+
+    def _island(self) -> float:
+        return max(100.0, min(self.width, self.height) * self.mpp / 3)
+
+    def _islands(self, coarse: np.ndarray, ragged: np.ndarray) -> np.ndarray:
+        if self.tissue in (0, 1):
+            return np.full_like(coarse, self.tissue)
+        return np.clip((0.9 * coarse + 0.1 * ragged - (1 - self.tissue) * 0.7 - 0.15) * 60 + 0.5, 0, 1)
+
+    def draw(self, left: int, top: int, width: int = TILE, height: int = TILE) -> tuple[np.ndarray, np.ndarray]:
+        """Image and instances of any part, in level-0 pixels; on glass there are no objects."""
+        window = Window(left, top, width, height, self.mpp)
+        drawn = window if self.period is None else Window(left % self.period, top % self.period, width, height, self.mpp)
+        image, instances = _DRAW[self.kind](self.seed, drawn)
+        cover = self.coverage(window)[..., None].astype(np.float32)
+        if cover.min() < 1:
+            image = (image * cover + _GLASS * (1 - cover) + 0.5).astype(np.uint8)
+            instances = np.where(cover[..., 0] > 0.5, instances, 0)
+        return image, instances
+
+
+def write_slide(path: str | Path, scene: SlideScene) -> None:
+    """Write the scene as TIFF with JPEG tiles of 512 and levels of a quarter each; BigTIFF where it may pass 4 GB."""
+    import tifffile
+
+    path = Path(path)
+    sizes = [(scene.height, scene.width)]
+    while max(sizes[-1]) > _SMALLEST:
+        sizes.append((max(1, sizes[-1][0] // _FACTOR), max(1, sizes[-1][1] // _FACTOR)))
+    big = scene.width * scene.height > 4e9  # about 1 byte a pixel at most
+    with atomic_write(path) as stream, tifffile.TiffWriter(stream, bigtiff=big) as tiff:
+        below: _Tiles | None = None
+        for level, size in enumerate(sizes):
+            tiles = _Tiles(size)
+            source = _drawn_tiles(scene) if below is None else _reduced_tiles(below, size)
+            tiff.write(
+                tiles.recording(source),
+                shape=(*size, 3),
+                dtype=np.uint8,
+                tile=(TILE, TILE),
+                photometric="ycbcr",
+                subsampling=(2, 2),
+                compression="jpeg",
+                subfiletype=1 if level else 0,
+                resolution=(1e4 / scene.mpp / _FACTOR**level,) * 2,
+                resolutionunit="CENTIMETER",
+                metadata=None,
+                software=False,
+            )
+            below = tiles
+
+
+@dataclass
+class _Tiles:
+    """Encoded tiles of a level, kept in a temporary file until the next level is made."""
+
+    size: tuple[int, int]
+    file: BinaryIO = field(default_factory=lambda: tempfile.TemporaryFile())  # type: ignore[return-value]
+    places: list[tuple[int, int]] = field(default_factory=list)
+    known: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+
+    def recording(self, tiles: Iterator[bytes]) -> Iterator[bytes]:
+        for tile in tiles:
+            place = self.known.get(tile)
+            if place is None:
+                place = (self.file.tell(), len(tile))
+                self.file.write(tile)
+                if len(self.known) < 512:  # glass and tissue that repeats
+                    self.known[tile] = place
+            self.places.append(place)
+            yield tile
+
+    def decoded(self, row: int, column: int) -> np.ndarray:
+        """A tile's pixels; glass outside the level."""
+        across = -(-self.size[1] // TILE)
+        if row * TILE >= self.size[0] or column >= across:
+            return np.full((TILE, TILE, 3), _GLASS, np.uint8)
+        start, length = self.places[row * across + column]
+        self.file.seek(start)
+        return np.asarray(Image.open(io.BytesIO(self.file.read(length))))
+
+
+def _tile_corners(size: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    for top in range(0, size[0], TILE):
+        for left in range(0, size[1], TILE):
+            yield top, left
+
+
+def _drawn_tiles(scene: SlideScene) -> Iterator[bytes]:
+    glass = _encoded(np.full((TILE, TILE, 3), _GLASS, np.uint8))
+    repeated: dict[tuple[int, int], bytes] = {}
+    for top, left in _tile_corners((scene.height, scene.width)):
+        kind = scene.kind_of(Window(left, top, TILE, TILE, scene.mpp))
+        place = None if scene.period is None or kind == "edge" else (top % scene.period, left % scene.period)
+        if kind == "glass":
+            yield glass
+        elif place is not None:
+            if place not in repeated:
+                repeated[place] = _encoded(scene.draw(left, top)[0])
+            yield repeated[place]
+        else:
+            yield _encoded(scene.draw(left, top)[0])
+
+
+def _reduced_tiles(below: _Tiles, size: tuple[int, int]) -> Iterator[bytes]:
+    part = TILE // _FACTOR
+    made: dict[tuple[tuple[int, int], ...], bytes] = {}
+    across = -(-below.size[1] // TILE)
+    for top, left in _tile_corners(size):
+        row, column = top // TILE * _FACTOR, left // TILE * _FACTOR
+        inside = (row + _FACTOR - 1) * TILE < below.size[0] and column + _FACTOR <= across
+        key = tuple(below.places[(row + r) * across + column + c] for r in range(_FACTOR) for c in range(_FACTOR)) if inside else ()
+        if inside and key in made:
+            yield made[key]
+            continue
+        tile = np.empty((TILE, TILE, 3), np.uint8)
+        for r in range(_FACTOR):
+            for c in range(_FACTOR):
+                fine = below.decoded(row + r, column + c).reshape(part, _FACTOR, part, _FACTOR, 3)
+                tile[r * part : (r + 1) * part, c * part : (c + 1) * part] = (fine.mean((1, 3), np.float32) + 0.5).astype(np.uint8)
+        encoded = _encoded(tile)
+        if inside and len(made) < 512:
+            made[key] = encoded
+        yield encoded
+
+
+def _encoded(tile: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(tile).save(stream, "JPEG", quality=_QUALITY, subsampling="4:2:0")
+    return stream.getvalue()
