@@ -51,3 +51,14 @@ class WriteError(DsfcnnError, OSError):
     """A write that failed half-way, as on a full disk."""
 
     exit_code = 74
+
+
+class UnreadableRegion(DataError):
+    """A part of a slide, ``region`` = (x, y, width, height) on level 0, that is damaged or missing while the rest may be good."""
+
+    def __init__(self, message: str, region: tuple[int, int, int, int]):
+        super().__init__(message, region)
+        self.region = region
+
+    def __str__(self) -> str:
+        return str(self.args[0])

@@ -16,6 +16,7 @@ import numpy as np
 from PIL import BmpImagePlugin, Image, JpegImagePlugin, PngImagePlugin, TiffImagePlugin, WebPImagePlugin
 
 from dsfcnn.errors import DataError, DsfcnnError
+from dsfcnn.slides.slide import Facts, Level
 from dsfcnn.slides.source import kind_of, open_file, read_head, shown
 
 FORMATS = ("PNG", "JPEG", "TIFF", "WebP")
@@ -156,3 +157,20 @@ def over_white(rgba: np.ndarray) -> np.ndarray:
         return rgba[..., :3]
     shade = (255 - rgba[..., :3].astype(np.uint16)) * alpha + 127  # at most 255 * 255 + 127, which 16 bits hold
     return (255 - shade // 255).astype(np.uint8)
+
+
+class ImageReader:
+    """A plain image as a slide of one level, held in memory."""
+
+    name = "pillow"
+
+    def __init__(self, path: Path, max_pixels: int = MAX_PIXELS):
+        self._pixels = read_image(path, max_pixels=max_pixels)
+        height, width = self._pixels.shape[:2]
+        self.facts = Facts(levels=(Level(width, height, 1.0),), vendor="image")
+
+    def pixels(self, level: int, x: int, y: int, width: int, height: int) -> np.ndarray:
+        return self._pixels[y : y + height, x : x + width].copy()
+
+    def close(self) -> None:
+        self._pixels = self._pixels[:0]
