@@ -12,11 +12,12 @@ try:
 except PackageNotFoundError:  # run from a source tree that was never installed
     __version__ = "0+unknown"
 
-_MODULES = ("basis", "errors", "filters", "groups", "layers", "models", "testing")
+_MODULES = ("basis", "errors", "filters", "groups", "layers", "models", "tasks", "testing")
 _NAMES = {
     "create": "dsfcnn.models",
     "fold": "dsfcnn.layers.fold",
     "load_model": "dsfcnn.models",
+    "metrics": "dsfcnn.tasks",
     "save_model": "dsfcnn.models",
     "set_backend": "dsfcnn.kernels",
 }

@@ -8,7 +8,7 @@
   that it meets, cut off at their edge.
 
 What lies outside a region that is no rectangle is painted white, since nobody has looked at it. Regions of more than 2048 pixels a side are
-taken in parts.
+taken in parts. A plain image in place of a slide is taken to have the resolution that is asked for.
 """
 
 import gzip
@@ -26,6 +26,7 @@ from dsfcnn.data.polygons import Rings, fill
 from dsfcnn.data.sample import Sample, checked_mpp, place_in
 from dsfcnn.data.split import SPLITS, make_split, read_split
 from dsfcnn.errors import DataError, DsfcnnError, UsageError
+from dsfcnn.slides import Slide, open_slide
 from dsfcnn.slides.source import open_file, shown
 
 _PART = 2048  # pixels a side of what is read at once: 12 MB
@@ -101,14 +102,14 @@ class AnnotatedRegions:
             except DsfcnnError as error:
                 problems.append(str(error))
         self.unpaired = tuple(problems)
-        self._slide: tuple[int, Path, Any] | None = None
+        self._slide: tuple[int, Path, Slide] | None = None
 
     def __len__(self) -> int:
         return len(self.parts)
 
     def __getitem__(self, index: int) -> Sample:
         part = self.parts[place_in(len(self), index)]
-        image = self._opened(part.slide).read(round(part.left), round(part.top), part.width, part.height, self.mpp)
+        image = self._opened(part.slide).read(part.left, part.top, part.width, part.height, self.mpp)
         instances = np.zeros((part.height, part.width), np.int32)
         box = (part.left, part.top, part.left + part.width * part.scale, part.top + part.height * part.scale)
         for number, shape in enumerate(part.shapes.meeting(*box), 1):
@@ -123,12 +124,10 @@ class AnnotatedRegions:
     def source(self, index: int) -> str:
         return f"{shown(self.parts[index].slide.name)}[{self.parts[index].number}]"
 
-    def _opened(self, path: Path) -> Any:
+    def _opened(self, path: Path) -> Slide:
         """The slide used last stays open, in each process its own."""
-        from dsfcnn.slides import open_slide
-
         if self._slide is None or self._slide[:2] != (os.getpid(), path):
-            self._slide = (os.getpid(), path, open_slide(path))
+            self._slide = (os.getpid(), path, open_slide(path, image_mpp=self.mpp))
         return self._slide[2]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -179,9 +178,7 @@ def _match(folder: Path) -> tuple[list[tuple[Path, Path]], list[str]]:
 
 
 def _parts_of(slide: Path, annotations: Path, mpp: float) -> list[_Part]:
-    from dsfcnn.slides import open_slide
-
-    with open_slide(slide) as opened:
+    with open_slide(slide, image_mpp=mpp) as opened:
         scale, bounds = mpp / opened.mpp, opened.bounds
     regions, objects = find_regions(read_shapes(annotations, bounds))
     if not regions:
@@ -198,8 +195,8 @@ def _parts_of(slide: Path, annotations: Path, mpp: float) -> list[_Part]:
 
 
 def _moved(shape: Shape, part: _Part) -> list[Rings]:
-    """In pixels of the part, from its upper left corner as the slide was read."""
-    corner = np.array([round(part.left), round(part.top)])
+    """In pixels of the part, from its upper left corner."""
+    corner = np.array([part.left, part.top])
     return [[(ring - corner) / part.scale for ring in rings] for rings in shape.parts]
 
 

@@ -1,0 +1,193 @@
+"""From probabilities to objects."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import ndimage
+
+from dsfcnn import metrics, tasks
+from dsfcnn.errors import DataError
+from dsfcnn.tasks.decode import fill_holes
+from dsfcnn.tasks.diamonds import grow
+
+laws = settings(max_examples=60, deadline=None, derandomize=True)
+
+
+def perfect(task, instances, mpp=None):
+    """The targets as probabilities of 0 and 1."""
+    targets = task.targets(instances, mpp)
+    return {head: np.stack([targets[head] == i for i in range(len(names))]).astype(np.float32) for head, names in task.heads.items()}
+
+
+def discs(shape, centres, radius):
+    labels = np.zeros(shape, np.int32)
+    y, x = np.indices(shape)
+    for number, (row, column) in enumerate(centres, start=1):
+        labels[np.hypot(y - row, x - column) <= radius] = number
+    return labels
+
+
+def random_probabilities(task, seed, shape=(60, 50)):
+    """Smooth, without ties."""
+    random = np.random.default_rng(seed)
+    maps = {}
+    for head, names in task.heads.items():
+        logits = np.stack([ndimage.gaussian_filter(random.standard_normal(shape), 3) for _ in names])
+        exponentials = np.exp(5 * logits / logits.std())
+        maps[head] = exponentials / exponentials.sum(0)
+    return maps
+
+
+def same_objects(a, b):
+    return metrics.object_dice(a, b) == 1 and metrics.panoptic_quality(a, b).pq == 1
+
+
+def expect_ids(objects, count):
+    assert objects.dtype == np.int32
+    assert sorted(np.unique(objects)) == list(range(count + 1))
+    area = np.bincount(objects.ravel())[1:]
+    assert (np.diff(area) <= 0).all()
+
+
+@pytest.mark.parametrize(("name", "radius"), [("nuclei", 12), ("glands", 30)])
+def test_touching_and_border_objects_come_back(name, radius):
+    task = tasks.get(name)
+    centres = [(60, 60), (60, 60 + 2 * radius), (0, 150), (160, 0), (199, 199)]  # two that touch, an edge, another, a corner
+    truth = discs((200, 200), centres, radius)
+    found = task.decode(perfect(task, truth))
+    expect_ids(found, 5 if name == "nuclei" else 4)  # the gland quarter in the corner is below 1500 px
+    if name == "glands":
+        truth[truth == 5] = 0
+    assert metrics.panoptic_quality(truth, found).pq > 0.96
+
+
+def test_nuclei_with_holes_in_their_markers():
+    task = tasks.get("nuclei")
+    probabilities = perfect(task, discs((60, 60), [(30, 30)], 15))
+    probabilities["marker"][:, 29:32, 29:32] = np.array([0.1, 0.1, 0.8])[:, None, None]
+    expect_ids(task.decode(probabilities), 1)
+
+
+def test_glands_with_holes_are_filled():
+    task = tasks.get("glands")
+    truth = discs((120, 120), [(60, 60)], 40)
+    ring = np.where(discs((120, 120), [(60, 60)], 15) > 0, 0, truth)
+    found = task.decode(perfect(task, ring))
+    expect_ids(found, 1)
+    assert found[60, 60] == 1
+
+
+def test_regions_without_marker_vanish():
+    task = tasks.get("nuclei")
+    probabilities = perfect(task, discs((60, 100), [(30, 30), (30, 70)], 12))
+    probabilities["marker"][0, :, 50:] = 0
+    found = task.decode(probabilities)
+    expect_ids(found, 1)
+    assert not found[:, 50:].any()
+
+
+@pytest.mark.parametrize("name", ["nuclei", "glands"])
+def test_empty_and_full_maps(name):
+    task = tasks.get(name)
+    for shape in ((50, 60), (1, 1), (1, 9), (9, 1)):
+        assert not task.decode(perfect(task, np.zeros(shape, int))).any()
+        full = {head: np.zeros((len(names), *shape)) for head, names in task.heads.items()}
+        full["object"][1 if name == "nuclei" else 0] = 1
+        if name == "nuclei":
+            full["marker"][0] = 1
+        found = task.decode(full)
+        assert found.dtype == np.int32
+        assert found.all() == (shape == (50, 60) or (name == "nuclei" and shape[0] * shape[1] >= 10))
+
+
+@laws
+@given(st.sampled_from(["nuclei", "glands"]), st.integers(0, 2**32 - 1), st.integers(1, 3))
+def test_turned_probabilities_give_turned_objects(name, seed, turns):
+    task = tasks.get(name)
+    chosen = tasks.GlandSettings(smallest_gland=8.0) if name == "glands" else None
+    maps = random_probabilities(task, seed)
+    turned = {head: np.rot90(array, turns, axes=(1, 2)) for head, array in maps.items()}
+    straight = task.decode(maps, settings=chosen)
+    area = np.bincount(straight.ravel())[1:]
+    if name == "glands" and len(np.unique(area)) < len(area):
+        return  # glands of equal size may tie for the pixels between them
+    assert same_objects(task.decode(turned, settings=chosen), np.rot90(straight, turns))
+
+
+@pytest.mark.parametrize("name", ["nuclei", "glands"])
+def test_the_same_tissue_at_another_resolution(name):
+    """Twice as many pixels per micron: the same objects, twice as large."""
+    task = tasks.get(name)
+    maps = random_probabilities(task, seed=4, shape=(240, 240))
+    maps = {head: ndimage.zoom(array, (1, 2, 2), order=1) for head, array in maps.items()}
+    chosen = tasks.GlandSettings(smallest_gland=30.0) if name == "glands" else None
+    coarse = {head: array.reshape(len(array), 240, 2, 240, 2).mean((2, 4)) for head, array in maps.items()}
+    found = task.decode(maps, task.mpp / 2, chosen)
+    expected = task.decode(coarse, task.mpp, chosen).repeat(2, 0).repeat(2, 1)
+    assert expected.max() > 5
+    assert metrics.object_dice(expected, found) > 0.9
+
+
+def test_sizes_scale_with_the_square():
+    task = tasks.get("nuclei")
+    speck = np.zeros((40, 40), int)
+    speck[10:19, 10:19] = 1  # erosion by 3 px leaves 25 px, by 2 px 41
+    assert task.decode(perfect(task, speck)).any()
+    assert not task.decode(perfect(task, speck), mpp=0.125).any()  # there 10 px are 40
+
+
+def test_growth_takes_nothing_from_neighbours():
+    labels = np.array([[2, 2, 0, 0, 0, 1, 1, 0, 0, 0, 0]], np.int32)
+    assert grow(labels, 2).tolist() == [[2, 2, 2, 1, 1, 1, 1, 1, 1, 0, 0]]
+
+
+@laws
+@given(st.integers(0, 2**32 - 1))
+def test_holes_are_those_of_scipy(seed):
+    mask = np.random.default_rng(seed).random((12, 14)) < 0.6
+    np.testing.assert_array_equal(fill_holes(mask), ndimage.binary_fill_holes(mask))
+
+
+def test_thousands_of_objects():
+    centres = [(12 + 20 * i, 12 + 20 * j) for i in range(40) for j in range(50)]
+    truth = discs_on_grid((820, 1020), centres, 9)
+    task = tasks.get("nuclei")
+    found = task.decode(perfect(task, truth))
+    expect_ids(found, 2000)
+    assert same_objects(truth, found)
+
+
+def discs_on_grid(shape, centres, radius):
+    labels = np.zeros(shape, np.int32)
+    stamp = discs((2 * radius + 1,) * 2, [(radius, radius)], radius) > 0
+    for number, (row, column) in enumerate(centres, start=1):
+        labels[row - radius : row + radius + 1, column - radius : column + radius + 1][stamp] = number
+    return labels
+
+
+def change(task, head, **edit):
+    maps = perfect(task, discs((40, 50), [(20, 20)], 12))
+    array = maps[head]
+    if "value" in edit:
+        array[0, 3, 3] = edit["value"]
+    return {**maps, head: edit["make"](array) if "make" in edit else array}
+
+
+@pytest.mark.parametrize("name", ["nuclei", "glands"])
+def test_probabilities_that_are_none(name, refused):
+    task = tasks.get(name)
+    for value in (np.nan, np.inf, -np.inf, -0.1, 1.5):
+        with refused(DataError, "softmax of finite logits"):
+            task.decode(change(task, "object", value=value))
+    for make in (lambda a: a.astype(int), lambda a: a[:, :, 0], lambda a: a[1:], lambda a: a[None], lambda a: a[:, :0], lambda a: a > 0.5):
+        with refused(DataError, "softmax of one image"):
+            task.decode(change(task, "object", make=make))
+    with refused(DataError, f"those of a {name} model"):
+        task.decode({"other": np.zeros((2, 4, 4))})
+
+
+def test_heads_of_different_sizes(refused):
+    task = tasks.get("nuclei")
+    with refused(DataError, "softmax of one image"):
+        task.decode(change(task, "marker", make=lambda a: a[:, :-1]))
