@@ -144,7 +144,9 @@ def splits(folder: Path, split_file: Path | None = None) -> list[str]:
 
 def open_split(folder: Path, split: str, mpp: float | None = None, split_file: Path | None = None) -> AnnotatedRegions:
     if mpp is None:
-        raise UsageError(f"{shown(folder)}: slides are read at the resolution that is wanted; give microns per pixel (mpp=, --mpp, --data-mpp)")
+        raise UsageError(
+            f"{shown(folder)}: slides are read at the resolution that is wanted; give microns per pixel (mpp=, --mpp, --data-mpp)"
+        )
     files, unpaired = _match(folder / split if split != "all" and (folder / split).is_dir() else folder)
     if split_file and not (folder / split).is_dir():
         chosen = read_split(split_file)
@@ -183,7 +185,7 @@ def _parts_of(slide: Path, annotations: Path, mpp: float) -> list[_Part]:
     regions, objects = find_regions(read_shapes(annotations, bounds))
     if not regions:
         raise DataError(f"{shown(annotations)}: no region; draw a rectangle around what you have annotated and give it the class Region")
-    shapes, found = _Shapes(objects), []
+    shapes, found = _Shapes(objects), list[_Part]()
     for region in regions:
         left, top, right, bottom = region.box()
         width, height = (max(1, math.floor(side / scale)) for side in (right - left, bottom - top))

@@ -101,7 +101,9 @@ class Augment:
         return apply_affine(image, matrix, offset)
 
 
-def _then(next_matrix: np.ndarray, next_offset: float | np.ndarray, matrix: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _then(
+    next_matrix: np.ndarray, next_offset: float | np.ndarray, matrix: np.ndarray, offset: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     return next_matrix @ matrix, next_matrix @ offset + next_offset
 
 

@@ -144,7 +144,18 @@ def _edges(instances: np.ndarray) -> np.ndarray:
 
 def _colour(label: int) -> tuple[int, int, int]:
     """0 green, 1 red, then others, the same for a class everywhere."""
-    fixed = [(0, 160, 0), (220, 0, 0), (0, 90, 220), (230, 150, 0), (150, 0, 180), (0, 170, 170), (120, 120, 120), (255, 105, 180), (110, 80, 20), (0, 0, 0)]
+    fixed = [
+        (0, 160, 0),
+        (220, 0, 0),
+        (0, 90, 220),
+        (230, 150, 0),
+        (150, 0, 180),
+        (0, 170, 170),
+        (120, 120, 120),
+        (255, 105, 180),
+        (110, 80, 20),
+        (0, 0, 0),
+    ]
     return fixed[label % len(fixed)]
 
 

@@ -18,7 +18,8 @@ MPP = 0.25
 SPLITS = ("train", "valid", "test", "test_same", "test_diff")
 # TCGA patients of the original files: the 16 of training, and the test images of the same and of other organs.
 _PATIENTS = {
-    "train": "A7-A13E A7-A13F AR-A1AK AR-A1AS B0-5711 HE-7128 HE-7129 HE-7130 18-5592 38-6178 49-4488 50-5931 G9-6336 G9-6348 G9-6356 G9-6363",
+    "train": "A7-A13E A7-A13F AR-A1AK AR-A1AS B0-5711 HE-7128 HE-7129 HE-7130 "
+    "18-5592 38-6178 49-4488 50-5931 G9-6336 G9-6348 G9-6356 G9-6363",
     "test_same": "E2-A1B5 E2-A14V B0-5710 B0-5698 21-5784 21-5786 CH-5767 G9-6362",
     "test_diff": "DK-A2I6 G2-A2EK AY-A8YK NH-A8F7 KB-A93J RD-A8N9",
 }

@@ -1,7 +1,7 @@
 """Batches for training, prepared in other processes; the only part of ``data`` that needs torch.
 
-Batch number s of a training is made of the cuts at the places s * batch, s * batch + 1, ... of all epochs one after the other, so the number of
-processes changes nothing, a training goes on at any step, and the processes and what they have decoded live on from epoch to epoch.
+Batch number s of a training is made of the cuts at the places s * batch, s * batch + 1, ... of all epochs one after the other. So the
+number of processes changes nothing, a training goes on at any step, and the processes live on from epoch to epoch with what they decoded.
 """
 
 from collections.abc import Callable, Iterator

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from dsfcnn.data import annotated, crag, folder as own, glas, kumar, pcam, rotmnist
+from dsfcnn.data import annotated, crag, glas, kumar, pcam, rotmnist
+from dsfcnn.data import folder as own
 from dsfcnn.data.sample import Dataset
 from dsfcnn.data.synthetic.dataset import KINDS, Drawn
 from dsfcnn.errors import DataError, UsageError

@@ -52,7 +52,9 @@ class Pairs:
         return self.pairs[index].name
 
 
-def match(images: Iterable[Path], truths: Iterable[Path], stem_of_truth: Callable[[Path], str] = lambda path: path.stem) -> tuple[list[Pair], list[str]]:
+def match(
+    images: Iterable[Path], truths: Iterable[Path], stem_of_truth: Callable[[Path], str] = lambda path: path.stem
+) -> tuple[list[Pair], list[str]]:
     """Pairs by equal stems, in the order of their names, and a sentence for each file that stays alone or is not clear."""
     by_stem: dict[str, tuple[list[Path], list[Path]]] = {}
     for path in images:
@@ -94,7 +96,9 @@ def subfolder(folder: Path, *names: str) -> Path | None:
     return None
 
 
-def image_and_label_folders(folder: Path, images: tuple[str, ...] = ("images",), labels: tuple[str, ...] = ("labels",)) -> tuple[Path, Path] | None:
+def image_and_label_folders(
+    folder: Path, images: tuple[str, ...] = ("images",), labels: tuple[str, ...] = ("labels",)
+) -> tuple[Path, Path] | None:
     """The two folders of one split, or None if they are not there."""
     found, maps = subfolder(folder, *images), subfolder(folder, *labels)
     return (found, maps) if found and maps else None

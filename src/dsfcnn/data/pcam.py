@@ -96,7 +96,9 @@ class HDF5Patches:
             found = h5py.File(path, "r")[key]
             found.shape, found.dtype  # noqa: B018  a group in its place has neither
         except Exception as error:  # HDF5 raises OSError, KeyError, RuntimeError, ... over damaged files
-            raise DataError(f"{shown(path)}: not an HDF5 file with an array {key!r}; get it again (and unpack it, if it ends with .gz)") from error
+            raise DataError(
+                f"{shown(path)}: not an HDF5 file with an array {key!r}; get it again (and unpack it, if it ends with .gz)"
+            ) from error
         return found
 
     def __getstate__(self) -> dict[str, Any]:

@@ -56,8 +56,7 @@ def splits(folder: Path) -> list[str]:
     names = {path.name for path in entries(folder)}
     if {name.removesuffix(".gz") for name in names} >= set(_IDX):
         return list(SPLITS)
-    found = [split for split in SPLITS if _OFFICIAL.format("test" if split == "test" else "train_valid") in names]
-    return found
+    return [split for split in SPLITS if _OFFICIAL.format("test" if split == "test" else "train_valid") in names]
 
 
 def open_split(folder: Path, split: str, cache: Path | None = None) -> Digits:
@@ -163,7 +162,7 @@ def _digest(sources: list[Path]) -> str:
     found = hashlib.sha256(f"rule 1, seed {SEED}".encode())
     for path in sources:
         with open_file(path) as stream:
-            found.update(hashlib.file_digest(stream, "sha256").digest())
+            found.update(hashlib.sha256(stream.read()).digest())
     return found.hexdigest()[:16]
 
 

@@ -1,7 +1,7 @@
 """What every data set gives: one image with its truth, its resolution and the name of its file."""
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 
@@ -27,14 +27,22 @@ class Sample:
     source: str
 
 
-@runtime_checkable
 class Dataset(Protocol):
     """A split of a data set. Images are read when they are asked for; a copy in another process reads for itself."""
 
-    name: str
-    classes: tuple[str, ...]
-    mpp: float
-    unpaired: tuple[str, ...]  # a sentence for each file whose partner is missing
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+
+    @property
+    def mpp(self) -> float: ...
+
+    @property
+    def unpaired(self) -> tuple[str, ...]:
+        """A sentence for each file whose partner is missing."""
+        ...
 
     def __len__(self) -> int: ...
 

@@ -50,7 +50,7 @@ def read_split(path: Path) -> dict[str, str]:
             raise DataError(f"{shown(path)}: not a table; make it with dsfcnn data split") from error
     if not rows or rows[0] != ["name", "split"] or any(len(row) != 2 or row[1] not in SPLITS for row in rows[1:]):
         raise DataError(f"{shown(path)}: not a table of name and split (train, valid, test); make it with dsfcnn data split")
-    split = {name: part for name, part in rows[1:]}
+    split = dict(rows[1:])
     if len(split) < len(rows) - 1:
         raise DataError(f"{shown(path)}: a name that stands there twice; make it with dsfcnn data split")
     return split

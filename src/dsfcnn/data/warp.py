@@ -32,7 +32,9 @@ class View:
     matrix: tuple[tuple[float, float], tuple[float, float]]
 
     @classmethod
-    def turned(cls, size: int, centre: tuple[float, float], degrees: float = 0.0, scale: float = 1.0, flip: tuple[bool, bool] = (False, False)) -> Self:
+    def turned(
+        cls, size: int, centre: tuple[float, float], degrees: float = 0.0, scale: float = 1.0, flip: tuple[bool, bool] = (False, False)
+    ) -> Self:
         """The source turned counter-clockwise on the screen and mirrored (up-down, left-right); ``scale`` source pixels make one."""
         cos, sin = exact_turn(degrees)
         down, right = (-scale if flip[0] else scale), (-scale if flip[1] else scale)

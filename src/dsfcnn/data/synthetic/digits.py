@@ -10,7 +10,7 @@ _RING = np.stack([np.sin(_T), -np.cos(_T)], 1)  # x to the right, y down; from t
 
 
 def _arc(x: float, y: float, rx: float, ry: float, start: float = 0.0, stop: float = 1.0) -> np.ndarray:
-    part = _RING[int(round(24 * start)) : int(round(24 * stop)) + 1]
+    part = _RING[round(24 * start) : round(24 * stop) + 1]
     return part * (rx, ry) + (x, y)
 
 

@@ -45,7 +45,7 @@ def uniform(*keys: int | np.ndarray) -> np.ndarray:
     True
     """
     with np.errstate(over="ignore"):
-        mixed = np.uint64(0)
+        mixed = np.zeros((), np.uint64)
         for key in keys:
             mixed = (mixed ^ np.asarray(key, np.int64).astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
             mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -236,7 +236,9 @@ def _add_nucleus(canvas: Canvas, seed: int, nuclei: Nuclei, index: int, number: 
     if wave:
         azimuth = np.arctan2(across, along)
         phase = 2 * np.pi * random
-        distance = distance / (1 + wave * (np.sin(2 * azimuth + phase[0]) + 0.8 * np.sin(3 * azimuth + phase[1]) + 0.5 * np.sin(5 * azimuth + phase[2])))
+        distance = distance / (
+            1 + wave * (np.sin(2 * azimuth + phase[0]) + 0.8 * np.sin(3 * azimuth + phase[1]) + 0.5 * np.sin(5 * azimuth + phase[2]))
+        )
     inside = distance < 1
     if number:
         canvas.instances[here][inside] = number

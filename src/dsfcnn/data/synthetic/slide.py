@@ -1,12 +1,13 @@
 """A drawn whole slide: a pyramidal, tiled TIFF of any size, written tile by tile.
 
-Nothing is held but one tile and what it is averaged from: encoded tiles of a level wait in a temporary file for the next, coarser one. Empty
-glass is one tile, encoded once. OpenSlide takes the resolution from the file's pixels per centimetre.
+Nothing is held but one tile and what it is averaged from: encoded tiles of a level wait in a temporary file for the next, coarser one.
+Empty glass is one tile, encoded once. OpenSlide takes the resolution from the file's pixels per centimetre.
 """
 
 import io
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -55,10 +56,12 @@ class SlideScene:
 
     def coverage(self, window: Window) -> np.ndarray:
         """How much of each pixel is tissue, 0 to 1: islands as large as a third of the slide, with a ragged edge."""
-        return self._islands(noise(900 + self.seed, window.x(), window.y(), self._island()), noise(901 + self.seed, window.x(), window.y(), 80))
+        return self._islands(
+            noise(900 + self.seed, window.x(), window.y(), self._island()), noise(901 + self.seed, window.x(), window.y(), 80)
+        )
 
     def kind_of(self, window: Window) -> str:
-        """"glass", "tissue" or "edge", from a few places of the window."""
+        """ "glass", "tissue" or "edge", from a few places of the window."""
         left, top, right, bottom = window.microns()
         x, y = (grid.ravel() for grid in np.meshgrid(np.linspace(left, right, 9), np.linspace(top, bottom, 9)))
         level = self._islands(noise_at(900 + self.seed, x, y, self._island()), noise_at(901 + self.seed, x, y, 80))
@@ -93,10 +96,10 @@ def write_slide(path: str | Path, scene: SlideScene) -> None:
     while max(sizes[-1]) > _SMALLEST:
         sizes.append((max(1, sizes[-1][0] // _FACTOR), max(1, sizes[-1][1] // _FACTOR)))
     big = scene.width * scene.height > 4e9  # about 1 byte a pixel at most
-    with atomic_write(path) as stream, tifffile.TiffWriter(stream, bigtiff=big) as tiff:
+    with ExitStack() as kept, atomic_write(path) as stream, tifffile.TiffWriter(stream, bigtiff=big) as tiff:
         below: _Tiles | None = None
         for level, size in enumerate(sizes):
-            tiles = _Tiles(size)
+            tiles = _Tiles(size, kept.enter_context(tempfile.TemporaryFile(dir=path.parent)))
             source = _drawn_tiles(scene) if below is None else _reduced_tiles(below, size)
             tiff.write(
                 tiles.recording(source),
@@ -120,7 +123,7 @@ class _Tiles:
     """Encoded tiles of a level, kept in a temporary file until the next level is made."""
 
     size: tuple[int, int]
-    file: BinaryIO = field(default_factory=lambda: tempfile.TemporaryFile())  # type: ignore[return-value]
+    file: BinaryIO
     places: list[tuple[int, int]] = field(default_factory=list)
     known: dict[bytes, tuple[int, int]] = field(default_factory=dict)
 
