@@ -77,14 +77,21 @@ class SlideScene:
 
     def draw(self, left: int, top: int, width: int = TILE, height: int = TILE) -> tuple[np.ndarray, np.ndarray]:
         """Image and instances of any part, in level-0 pixels; on glass there are no objects."""
-        window = Window(left, top, width, height, self.mpp)
-        drawn = window if self.period is None else Window(left % self.period, top % self.period, width, height, self.mpp)
-        image, instances = _DRAW[self.kind](self.seed, drawn)
-        cover = self.coverage(window)[..., None].astype(np.float32)
-        if cover.min() < 1:
-            image = (image * cover + _GLASS * (1 - cover) + 0.5).astype(np.uint8)
-            instances = np.where(cover[..., 0] > 0.5, instances, 0)
-        return image, instances
+        image, instances = self.draw_tissue(left, top, width, height)
+        cover = self.coverage(Window(left, top, width, height, self.mpp))
+        return on_glass(image, cover), np.where(cover > 0.5, instances, 0)
+
+    def draw_tissue(self, left: int, top: int, width: int = TILE, height: int = TILE) -> tuple[np.ndarray, np.ndarray]:
+        """As if there were no glass."""
+        if self.period is not None:
+            left, top = left % self.period, top % self.period
+        return _DRAW[self.kind](self.seed, Window(left, top, width, height, self.mpp))
+
+
+def on_glass(image: np.ndarray, cover: np.ndarray) -> np.ndarray:
+    """Tissue where ``cover`` is 1, glass where it is 0."""
+    share = cover[..., None].astype(np.float32)
+    return (image * share + np.float32(_GLASS) * (1 - share) + np.float32(0.5)).astype(np.uint8)
 
 
 def write_slide(path: str | Path, scene: SlideScene) -> None:
@@ -156,18 +163,21 @@ def _tile_corners(size: tuple[int, int]) -> Iterator[tuple[int, int]]:
 
 def _drawn_tiles(scene: SlideScene) -> Iterator[bytes]:
     glass = _encoded(np.full((TILE, TILE, 3), _GLASS, np.uint8))
-    repeated: dict[tuple[int, int], bytes] = {}
+    drawn: dict[tuple[int, int], tuple[np.ndarray, bytes]] = {}  # of tissue that repeats
     for top, left in _tile_corners((scene.height, scene.width)):
-        kind = scene.kind_of(Window(left, top, TILE, TILE, scene.mpp))
-        place = None if scene.period is None or kind == "edge" else (top % scene.period, left % scene.period)
+        window = Window(left, top, TILE, TILE, scene.mpp)
+        kind = scene.kind_of(window)
         if kind == "glass":
             yield glass
-        elif place is not None:
-            if place not in repeated:
-                repeated[place] = _encoded(scene.draw(left, top)[0])
-            yield repeated[place]
+        elif scene.period is None:
+            yield _encoded(on_glass(scene.draw_tissue(left, top)[0], scene.coverage(window)))
         else:
-            yield _encoded(scene.draw(left, top)[0])
+            place = (top % scene.period, left % scene.period)
+            if place not in drawn:
+                image = scene.draw_tissue(left, top)[0]
+                drawn[place] = image, _encoded(image)
+            image, encoded = drawn[place]
+            yield encoded if kind == "tissue" else _encoded(on_glass(image, scene.coverage(window)))
 
 
 def _reduced_tiles(below: _Tiles, size: tuple[int, int]) -> Iterator[bytes]:
