@@ -11,7 +11,6 @@ from dsfcnn.data.synthetic.dataset import Drawn
 from dsfcnn.data.warp import View, leaves, warp_image, warp_labels
 from dsfcnn.errors import UsageError
 
-
 rng = np.random.default_rng(0)
 PICTURE = rng.integers(0, 256, (40, 48, 3), dtype=np.uint8)
 
