@@ -9,7 +9,6 @@ import gzip
 import hashlib
 import math
 import struct
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -142,18 +141,15 @@ def _read_idx(path: Path, dimensions: int) -> np.ndarray:
 
 def _read_amat(path: Path) -> np.ndarray:
     with open_file(path) as stream:
-        text = stream.read()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", DeprecationWarning)  # what fromstring says over text that is no number
-            values = np.fromstring(text, np.float32, sep=" ").reshape(
-                len(text.splitlines()), SIDE * SIDE + 1
-            )  # 5 times faster than loadtxt
-        labels = values[:, -1].astype(np.uint8)
-        if not ((values[:, :-1] >= 0) & (values[:, :-1] <= 1)).all() or (labels != values[:, -1]).any() or (labels > 9).any():
-            raise ValueError
-    except (ValueError, DeprecationWarning) as error:
-        raise DataError(f"{shown(path)}: not rows of 784 pixels from 0 to 1 and a digit; get it again") from error
+        try:
+            values = np.loadtxt(stream, np.float32, ndmin=2)
+            if values.shape[1] != SIDE * SIDE + 1 or not ((values[:, :-1] >= 0) & (values[:, :-1] <= 1)).all():
+                raise ValueError
+            labels = values[:, -1].astype(np.uint8)
+            if (labels != values[:, -1]).any() or (labels > 9).any():
+                raise ValueError
+        except ValueError as error:
+            raise DataError(f"{shown(path)}: not rows of 784 pixels from 0 to 1 and a digit; get it again") from error
     return np.concatenate([np.rint(values[:, :-1] * 255).astype(np.uint8), labels[:, None]], 1)
 
 

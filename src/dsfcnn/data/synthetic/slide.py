@@ -36,7 +36,7 @@ class SlideScene:
 
     Args:
         tissue: about this part of the slide is tissue, the rest glass; 0 to 1.
-        period: tissue repeats after so many pixels (a multiple of 512), which makes slides of gigapixels quick to write; None never does.
+        period: tissue repeats after so many pixels (a multiple of 512), with a seam, so that gigapixels are quick to write; None never does.
     """
 
     width: int
@@ -83,9 +83,26 @@ class SlideScene:
 
     def draw_tissue(self, left: int, top: int, width: int = TILE, height: int = TILE) -> tuple[np.ndarray, np.ndarray]:
         """As if there were no glass."""
-        if self.period is not None:
-            left, top = left % self.period, top % self.period
-        return _DRAW[self.kind](self.seed, Window(left, top, width, height, self.mpp))
+        image, instances = np.empty((height, width, 3), np.uint8), np.zeros((height, width), np.int32)
+        for y, rows in _periods(top, height, self.period):
+            for x, columns in _periods(left, width, self.period):
+                size = columns.stop - columns.start, rows.stop - rows.start
+                part, ids = _DRAW[self.kind](self.seed, Window(x, y, *size, self.mpp))
+                image[rows, columns], instances[rows, columns] = part, np.where(ids > 0, ids + instances.max(), 0)
+        return image, instances
+
+
+def _periods(start: int, length: int, period: int | None) -> Iterator[tuple[int, slice]]:
+    """The pieces of an axis that lie within one period: where each begins in it, and its pixels."""
+    if period is None:
+        yield start, slice(0, length)
+        return
+    done = 0
+    while done < length:
+        place = (start + done) % period
+        size = min(period - place, length - done)
+        yield place, slice(done, done + size)
+        done += size
 
 
 def on_glass(image: np.ndarray, cover: np.ndarray) -> np.ndarray:
