@@ -148,7 +148,7 @@ def test_a_slide_is_made_of_glass_where_there_is_no_tissue(tmp_path):
     write_slide(tmp_path / "empty.tif", SlideScene(1500, 20_000, tissue=0.0))
     with open_slide(tmp_path / "empty.tif") as opened:
         assert (opened.width, opened.height, len(opened.levels)) == (1500, 20_000, 4)
-        assert np.ptp(opened.read(1000, 15_000, 600, 600)) == 0
+        assert np.ptp(opened.read(500, 15_000, 600, 600)) == 0
     assert (tmp_path / "empty.tif").stat().st_size < 3_000_000
     assert [path.name for path in tmp_path.iterdir()] == ["empty.tif"]
 

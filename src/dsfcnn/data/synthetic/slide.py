@@ -36,7 +36,7 @@ class SlideScene:
 
     Args:
         tissue: about this part of the slide is tissue, the rest glass; 0 to 1.
-        period: tissue repeats after so many pixels (a multiple of 512), with a seam, so that gigapixels are quick to write; None never does.
+        period: tissue repeats after so many pixels (a multiple of 512), with a seam; gigapixels are then quick to write. None: never.
     """
 
     width: int
