@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from dsfcnn.data import Augment, Crops, Sample, load_batches
 from dsfcnn.data.crops import one_piece_each
@@ -62,6 +63,7 @@ def one_by_one():
     return digest([crops.draw(epoch, index) for epoch in range(10) for index in range(5)])
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # more workers than cores, on purpose
 @pytest.mark.parametrize("workers", [0, 1, 3])
 def test_ten_epochs_are_the_same_with_any_number_of_workers(workers, one_by_one):
     assert ten_epochs(workers) == one_by_one
@@ -85,6 +87,12 @@ def test_training_goes_on_in_the_middle():
     whole = [digest(batch) for batch in load_batches(small_crops(), 4, range(6))]
     assert [digest(batch) for batch in load_batches(small_crops(), 4, range(4, 6))] == whole[4:]
     assert len(set(whole)) == 6
+
+
+def test_the_training_s_random_numbers_are_left_alone():
+    state = torch.get_rng_state()
+    next(load_batches(small_crops(), 1, range(1)))
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_a_small_memory_changes_nothing():

@@ -166,6 +166,7 @@ def test_kumar_by_split(end, tmp_path):
     assert sample.instances.dtype == np.int32
     assert (sample.instances == np.searchsorted([0, 4, 9], ids())).all()
     assert sample.source == "TCGA-18-5592-01Z-00-DX1.tif"
+    assert (pickle.loads(pickle.dumps(data))[0].image == pixels).all()
 
 
 _XML = """<?xml version="1.0" encoding="UTF-8"?>
@@ -446,6 +447,8 @@ def test_folders_that_are_no_data(tmp_path, refused):
         recognise(tmp_path)
     with refused(MissingInputError, "path"):
         recognise(tmp_path / "none")
+    with refused(UsageError, "synthetic"):
+        open_dataset(None, "train")
     with refused(UsageError, "rotmnist"):
         open_dataset(tmp_path, "train", format="mnist")
     (tmp_path / "images").mkdir()

@@ -172,6 +172,12 @@ def test_a_float_tiff_is_refused(tmp_path):
         read_instances(tmp_path / "a.tif")
 
 
+def test_a_stack_of_maps_is_refused(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((5, 3, 4), np.uint16), photometric="minisblack")
+    with pytest.raises(DataError, match=r"uint16 and shape \(5, 3, 4\)"):
+        read_instances(tmp_path / "a.tif")
+
+
 def test_a_mask_as_jpeg_is_refused(tmp_path):
     """JPEG changes values; ids would come out wrong without a word."""
     Image.fromarray(IDS.astype(np.uint8)).save(tmp_path / "a.png", "JPEG")
@@ -194,6 +200,7 @@ def test_matlab_files_that_are_no_maps(tmp_path):
         read_instances(tmp_path / "new.mat")
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning:PIL")  # doubts about tags, of which only the error matters
 @pytest.mark.parametrize("name", ["a.png", "a.tif", "a.npy", "a.mat"])
 def test_damaged_maps_are_refused_or_read(name, tmp_path):
     """Cut short or with a flipped bit: DataError, or a map of whole numbers, never another error."""

@@ -50,7 +50,7 @@ class Report:
 
 
 def check_dataset(
-    folder: str | Path,
+    folder: str | Path | None,
     format: str = "auto",
     split: str | None = None,
     mpp: float | None = None,

@@ -43,6 +43,7 @@ class Crops:
         if not len(self.dataset):
             raise UsageError(f"{self.dataset.name}: no images to cut from; give another split")
         self._images = _Recent(self.dataset, self.cache_bytes)
+        self._order: tuple[tuple[int, int], np.ndarray] = ((-1, -1), np.empty(0))  # of the pass that was asked for last
 
     def __len__(self) -> int:
         """Cuts in an epoch."""
@@ -65,9 +66,11 @@ class Crops:
     def _image_of(self, epoch: int, index: int) -> int:
         number = len(self.dataset)
         pass_, place = divmod(index, number)
-        # Sorting random numbers: an order that does not depend on how a library shuffles.
-        order = np.argsort(random_stream(self.seed, epoch, pass_, 1).random(number), kind="stable")
-        return int(order[place])
+        if self._order[0] != (epoch, pass_):
+            # Sorting random numbers: an order that does not depend on how a library shuffles.
+            order = np.argsort(random_stream(self.seed, epoch, pass_, 1).random(number), kind="stable")
+            self._order = (epoch, pass_), order
+        return int(self._order[1][place])
 
     def _view(self, whole: Sample, rng: np.random.Generator) -> View:
         augment = self.augment

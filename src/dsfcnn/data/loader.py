@@ -21,11 +21,13 @@ def load_batches(
     ``prepare`` runs in the worker; arrays of numpy travel through a pipe and need no shared memory. A damaged file raises its own error
     here, not a traceback of another process.
     """
+    import torch
     from torch.utils.data import DataLoader
 
     source = _Steps(crops, batch, prepare or list)
-    # num_workers=0 draws in this process, in the same order.
-    loader = DataLoader(source, batch_size=None, sampler=steps, num_workers=workers)  # type: ignore[arg-type,var-annotated]
+    # A generator of its own: torch's loader draws a seed when it starts, and must not take it from that of the training.
+    own = torch.Generator().manual_seed(0)
+    loader = DataLoader(source, batch_size=None, sampler=steps, num_workers=workers, generator=own)  # type: ignore[arg-type,var-annotated]
     for found in loader:
         if isinstance(found, _Failure):
             raise found.error

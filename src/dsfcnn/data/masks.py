@@ -19,7 +19,7 @@ _HEADER = 4096  # bytes that the header of a plane's .npy file may have; NumPy w
 
 # What Pillow calls a plane of whole numbers, and the type of its pixels. P: the places in the palette are the ids.
 _PLANES = {"L": "uint8", "P": "uint8", "I;16": "uint16", "I;16B": "uint16", "I;16L": "uint16", "I;16N": "uint16", "I": "int32"}
-_OTHERS = {"1": "bool", "F": "float32", "RGB": "uint8", "RGBA": "uint8", "LA": "uint8", "CMYK": "uint8"}
+_OTHERS = {**_PLANES, "1": "bool", "F": "float32", "RGB": "uint8", "RGBA": "uint8", "LA": "uint8", "CMYK": "uint8"}
 
 
 def read_instances(path: str | Path, *, max_pixels: int = MAX_PIXELS, formats: tuple[str, ...] = ("PNG", "TIFF")) -> np.ndarray:
@@ -75,9 +75,9 @@ def _read_picture(path: str | Path, max_pixels: int, formats: tuple[str, ...]) -
     with open_picture(path, formats) as (picture, _, _):
         width, height = picture.size
         _expect_size((height, width), shown(path), max_pixels)
-        if picture.mode not in _PLANES:
-            channels = len(picture.getbands())
-            shape = (height, width) if channels == 1 else (height, width, channels)
+        channels, pages = len(picture.getbands()), getattr(picture, "n_frames", 1)
+        if picture.mode not in _PLANES or pages > 1:
+            shape = (*((pages,) if pages > 1 else ()), height, width, *((channels,) if channels > 1 else ()))
             raise DataError(
                 f"{shown(path)}: an instance map of type {_OTHERS.get(picture.mode, picture.mode)} and shape {shape}; "
                 "give whole numbers of shape (height, width)"

@@ -16,7 +16,7 @@ FORMATS = (*_READERS, *_SYNTHETIC)
 
 
 def open_dataset(
-    folder: str | Path,
+    folder: str | Path | None,
     split: str,
     format: str = "auto",
     mpp: float | None = None,
@@ -27,7 +27,7 @@ def open_dataset(
     """A split of the data set in a folder.
 
     Args:
-        folder: as its owners distribute it, or as docs/data.md lays it out; nothing is ever written there. Drawn data needs none.
+        folder: as its owners distribute it, or as docs/data.md lays it out; nothing is ever written there. None for drawn data.
         split: "train", "valid", "test" or what the data set calls them.
         format: one of FORMATS; "auto" looks at the files.
         mpp: microns per pixel of the images; None is what the data set is known for. Slides are read at this resolution.
@@ -46,7 +46,7 @@ def open_dataset(
 
 
 def open_split(
-    folder: str | Path,
+    folder: str | Path | None,
     split: str,
     format: str = "auto",
     mpp: float | None = None,
@@ -57,7 +57,7 @@ def open_split(
     """As ``open_dataset``, but files without a partner are left to the caller."""
     if format in _SYNTHETIC:
         return Drawn(_SYNTHETIC[format], split)
-    folder = Path(folder)
+    folder = _given(folder)
     division = None if split_file is None else Path(split_file)
     format = recognise(folder) if format == "auto" else format
     there = splits(folder, format, division)
@@ -70,11 +70,11 @@ def open_split(
     return _READERS[format].open_split(folder, split, mpp)
 
 
-def splits(folder: str | Path, format: str = "auto", split_file: str | Path | None = None) -> list[str]:
+def splits(folder: str | Path | None, format: str = "auto", split_file: str | Path | None = None) -> list[str]:
     """The splits of a data set."""
     if format in _SYNTHETIC:
         return list(Drawn.COUNTS)
-    folder = Path(folder)
+    folder = _given(folder)
     format = recognise(folder) if format == "auto" else format
     if format not in _READERS:
         raise UsageError(f"no data format {format!r}; use auto or one of {', '.join(FORMATS)}")
@@ -83,6 +83,12 @@ def splits(folder: str | Path, format: str = "auto", split_file: str | Path | No
     if split_file is not None:
         raise UsageError(f"{shown(folder)}: {format} comes with its own splits; leave the split file away")
     return _READERS[format].splits(folder)
+
+
+def _given(folder: str | Path | None) -> Path:
+    if folder is None:
+        raise UsageError(f"only drawn data needs no folder; give one, or a format of {', '.join(_SYNTHETIC)}")
+    return Path(folder)
 
 
 def recognise(folder: Path) -> str:

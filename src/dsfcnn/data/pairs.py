@@ -25,6 +25,11 @@ class Pair:
     truth: Path
 
 
+def read_map(path: Path, size: tuple[int, int]) -> np.ndarray:
+    """An instance map, which has a size of its own."""
+    return read_instances(path)
+
+
 @dataclass(frozen=True)
 class Pairs:
     """Segmented images, each with an instance map of its own. ``read_truth(path, (height, width))`` reads one."""
@@ -35,7 +40,7 @@ class Pairs:
     pairs: tuple[Pair, ...]
     unpaired: tuple[str, ...] = ()
     read_picture: Callable[[Path], np.ndarray] = read_image
-    read_truth: Callable[[Path, tuple[int, int]], np.ndarray] = lambda path, size: read_instances(path)
+    read_truth: Callable[[Path, tuple[int, int]], np.ndarray] = read_map
 
     def __post_init__(self) -> None:
         checked_mpp(self.mpp)

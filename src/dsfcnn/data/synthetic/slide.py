@@ -27,6 +27,7 @@ _FACTOR = 4  # between levels, as Aperio writes them
 _SMALLEST = 1024  # pixels; levels are added until a side is no longer
 _GLASS = 243
 _QUALITY = 85
+_REMEMBERED = 512  # encoded tiles, about 30 MB
 _DRAW: dict[str, Callable[[int, Window], tuple[np.ndarray, np.ndarray]]] = {"nuclei": draw_nuclei, "glands": draw_glands}
 
 
@@ -157,19 +158,22 @@ class _Tiles:
             if place is None:
                 place = (self.file.tell(), len(tile))
                 self.file.write(tile)
-                if len(self.known) < 512:  # glass and tissue that repeats
+                if len(self.known) < _REMEMBERED:  # glass and tissue that repeats
                     self.known[tile] = place
             self.places.append(place)
             yield tile
 
-    def decoded(self, row: int, column: int) -> np.ndarray:
-        """A tile's pixels; glass outside the level."""
+    def place(self, row: int, column: int) -> tuple[int, int] | None:
+        """Where a tile lies in the file; None outside the level."""
         across = -(-self.size[1] // TILE)
-        if row * TILE >= self.size[0] or column >= across:
+        return self.places[row * across + column] if row * TILE < self.size[0] and column < across else None
+
+    def decoded(self, place: tuple[int, int] | None) -> np.ndarray:
+        """A tile's pixels; glass outside the level."""
+        if place is None:
             return np.full((TILE, TILE, 3), _GLASS, np.uint8)
-        start, length = self.places[row * across + column]
-        self.file.seek(start)
-        return np.asarray(Image.open(io.BytesIO(self.file.read(length))))
+        self.file.seek(place[0])
+        return np.asarray(Image.open(io.BytesIO(self.file.read(place[1]))))
 
 
 def _tile_corners(size: tuple[int, int]) -> Iterator[tuple[int, int]]:
@@ -199,24 +203,20 @@ def _drawn_tiles(scene: SlideScene) -> Iterator[bytes]:
 
 def _reduced_tiles(below: _Tiles, size: tuple[int, int]) -> Iterator[bytes]:
     part = TILE // _FACTOR
-    made: dict[tuple[tuple[int, int], ...], bytes] = {}
-    across = -(-below.size[1] // TILE)
+    made: dict[tuple[tuple[int, int] | None, ...], bytes] = {}  # of glass and of tissue that repeats
     for top, left in _tile_corners(size):
         row, column = top // TILE * _FACTOR, left // TILE * _FACTOR
-        inside = (row + _FACTOR - 1) * TILE < below.size[0] and column + _FACTOR <= across
-        key = tuple(below.places[(row + r) * across + column + c] for r in range(_FACTOR) for c in range(_FACTOR)) if inside else ()
-        if inside and key in made:
-            yield made[key]
-            continue
-        tile = np.empty((TILE, TILE, 3), np.uint8)
-        for r in range(_FACTOR):
-            for c in range(_FACTOR):
-                fine = below.decoded(row + r, column + c).reshape(part, _FACTOR, part, _FACTOR, 3)
-                tile[r * part : (r + 1) * part, c * part : (c + 1) * part] = (fine.mean((1, 3), np.float32) + 0.5).astype(np.uint8)
-        encoded = _encoded(tile)
-        if inside and len(made) < 512:
-            made[key] = encoded
-        yield encoded
+        places = tuple(below.place(row + r, column + c) for r in range(_FACTOR) for c in range(_FACTOR))
+        if places not in made:
+            tile = np.empty((TILE, TILE, 3), np.uint8)
+            for number, place in enumerate(places):
+                fine = below.decoded(place).reshape(part, _FACTOR, part, _FACTOR, 3)
+                y, x = number // _FACTOR * part, number % _FACTOR * part
+                tile[y : y + part, x : x + part] = (fine.mean((1, 3), np.float32) + 0.5).astype(np.uint8)
+            if len(made) >= _REMEMBERED:
+                made.clear()
+            made[places] = _encoded(tile)
+        yield made[places]
 
 
 def _encoded(tile: np.ndarray) -> bytes:
