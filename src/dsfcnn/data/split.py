@@ -20,7 +20,7 @@ def make_split(groups: dict[str, list[str]], seed: int = 0, valid: float = 0.15,
     """Name -> split, with the same shares in every group (the classes, or one group for all).
 
     >>> make_split({"all": ["a", "b", "c", "d"]}, valid=0.25, test=0.25)
-    {'a': 'train', 'b': 'valid', 'c': 'test', 'd': 'train'}
+    {'a': 'train', 'b': 'train', 'c': 'test', 'd': 'valid'}
     """
     if not (valid >= 0 and test >= 0 and valid + test < 1):
         raise UsageError(f"shares of {valid} for validation and {test} for testing; leave some for training")
