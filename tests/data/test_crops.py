@@ -188,7 +188,7 @@ def test_batches_are_prepared():
     assert batch.shape == (3, 8, 8, 3)
 
 
-@pytest.mark.parametrize("bad", [{"size": 0}, {"per_epoch": 0}, {"mpp": 0.0}, {"mpp": float("nan")}])
+@pytest.mark.parametrize("bad", [{"size": 0}, {"per_epoch": 0}, {"mpp": 0.0}, {"mpp": float("nan")}, {"seed": -1}])
 def test_cuts_that_make_no_sense(bad, refused):
     with refused(UsageError, ""):
         Crops(Given(plain(9, 9)), **{"size": 8, "mpp": 0.5, **bad})

@@ -4,6 +4,8 @@ import gzip
 import hashlib
 import pickle
 import struct
+import subprocess
+import sys
 
 import h5py
 import numpy as np
@@ -455,3 +457,8 @@ def test_folders_that_are_no_data(tmp_path, refused):
     (tmp_path / "labels").mkdir()
     with refused(DataError, "layouts"):
         open_dataset(tmp_path, "all", mpp=1)
+
+
+def test_reading_data_needs_no_torch():
+    code = "import sys, dsfcnn.data, dsfcnn.data.check; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

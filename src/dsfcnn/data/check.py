@@ -114,19 +114,17 @@ def _note_duplicate(sample: Sample, split: str, seen: dict[bytes, tuple[str, str
 
 
 def outlined(sample: Sample) -> np.ndarray:
-    """The image, at most _TILE pixels a side from its middle, in colour, with a green line inside the edge of each object."""
-    height, width = sample.image.shape[:2]
-    top, left = max(0, (height - _TILE) // 2), max(0, (width - _TILE) // 2)
-    if sample.instances is not None and max(height, width) > 2 * _TILE and sample.mpp > 0.4:
-        step = min(height, width) // _TILE  # glands are larger than the tile: every second or third pixel of a larger part
-        image, instances = sample.image[::step, ::step], sample.instances[::step, ::step]
-        return outlined(Sample(image, instances, None, 0.0, sample.source))
-    image = np.repeat(sample.image, 3 // sample.image.shape[2], 2)[top : top + _TILE, left : left + _TILE].copy()
+    """The middle of the image, at most _TILE pixels a side, with a green line inside each object's edge or a frame in its class's colour."""
+    # Half a micron a pixel means glands, larger than the tile: every second or third pixel, from a larger part.
+    coarse = sample.instances is not None and sample.mpp > 0.4
+    step = max(1, min(sample.image.shape[:2]) // _TILE) if coarse else 1
+    top, left = (max(0, (length // step - _TILE) // 2) for length in sample.image.shape[:2])
+    here = (slice(top * step, (top + _TILE) * step, step), slice(left * step, (left + _TILE) * step, step))
+    image = np.repeat(sample.image[here], 3 // sample.image.shape[2], 2)
     if sample.instances is not None:
-        instances = sample.instances[top : top + _TILE, left : left + _TILE]
-        image[_edges(instances)] = (0, 255, 0)
+        image[_edges(sample.instances[here])] = (0, 255, 0)
     elif sample.label is not None:
-        image[:2] = image[-2:] = _colour(sample.label)  # the class as the colour of two lines
+        image[:2] = image[-2:] = _colour(sample.label)
         image[:, :2] = image[:, -2:] = _colour(sample.label)
     return image
 

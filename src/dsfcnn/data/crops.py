@@ -40,6 +40,8 @@ class Crops:
         checked_mpp(self.mpp)
         if self.size < 1 or (self.per_epoch is not None and self.per_epoch < 1):
             raise UsageError(f"crops of {self.size} pixels, {self.per_epoch} an epoch; both must be 1 or more")
+        if self.seed < 0:
+            raise UsageError(f"a seed of {self.seed}; use 0 or more")
         if not len(self.dataset):
             raise UsageError(f"{self.dataset.name}: no images to cut from; give another split")
         self._images = _Recent(self.dataset, self.cache_bytes)

@@ -41,7 +41,7 @@ class Drawn:
     mpp: float = field(init=False)
     unpaired: tuple[str, ...] = ()
 
-    # Images of a split; four times ten as many patches, which are small.
+    # Images of a split; forty times as many patches and digits, which are small.
     COUNTS: ClassVar[dict[str, int]] = {"train": 50, "valid": 10, "test": 10}
 
     def __post_init__(self) -> None:

@@ -10,9 +10,9 @@ import numpy as np
 
 from dsfcnn.data.synthetic.fields import Window, cells, noise, uniform
 from dsfcnn.data.synthetic.nuclei import (
-    _MARGIN,
     EPITHELIAL,
     LYMPHOCYTE,
+    MARGIN,
     SPINDLE,
     Canvas,
     Nuclei,
@@ -54,7 +54,7 @@ class Gland:
 
 def draw_glands(seed: int, window: Window) -> tuple[np.ndarray, np.ndarray]:
     """Image uint8 (H, W, 3) and instances int32 (H, W), an object for each gland."""
-    canvas = stroma(seed, window.grown(_MARGIN))
+    canvas = stroma(seed, window.grown(MARGIN))
     glands = place_glands(seed, canvas.window)
     for number, gland in enumerate(glands, 1):
         _add_gland(canvas, seed, gland, number)

@@ -12,7 +12,7 @@ from scipy.spatial import cKDTree
 
 from dsfcnn.data.synthetic.fields import Window, cells, grain, noise, noise_at, stain, uniform
 
-_MARGIN = 4  # pixels that the blur reaches
+MARGIN = 4  # pixels that the blur reaches
 _LARGEST = 13.0  # microns from the centre that a nucleus can reach
 EPITHELIAL, LYMPHOCYTE, SPINDLE, TUMOUR = range(4)
 #            half length, half width (microns), spread, wave of the outline, density, rim, clumps, chance of nucleoli: guessed from slides
@@ -60,18 +60,18 @@ class Canvas:
         light = stain(self.haematoxylin * tint[0] * glass, self.eosin * tint[1] * glass)
         light = gaussian_filter(light, (blur / self.window.mpp, blur / self.window.mpp, 0), truncate=3)
         light += 2.5 * grain(seed, self.window)
-        inner = light[_MARGIN:-_MARGIN, _MARGIN:-_MARGIN]
+        inner = light[MARGIN:-MARGIN, MARGIN:-MARGIN]
         return np.clip(inner + 0.5, 0, 255).astype(np.uint8)
 
     def truth(self) -> np.ndarray:
         """Instance map without the margin, ids 1, 2, ..."""
-        inner = self.instances[_MARGIN:-_MARGIN, _MARGIN:-_MARGIN]
+        inner = self.instances[MARGIN:-MARGIN, MARGIN:-MARGIN]
         return np.unique(inner, return_inverse=True)[1].reshape(inner.shape).astype(np.int32) + (0 if (inner == 0).any() else 1)
 
 
 def draw_nuclei(seed: int, window: Window, tumour: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
     """Image uint8 (H, W, 3) and instances int32 (H, W) of a window; ``tumour`` is the share of epithelium that is malignant."""
-    canvas = stroma(seed, window.grown(_MARGIN))
+    canvas = stroma(seed, window.grown(MARGIN))
     nest = nests(seed, canvas.window)
     add_cytoplasm(canvas, seed, nest)
     add_nuclei(canvas, seed, place_nuclei(seed, canvas.window, tumour))

@@ -7,9 +7,9 @@ import numpy as np
 
 from dsfcnn.data.synthetic.fields import Window, noise, uniform
 from dsfcnn.data.synthetic.nuclei import (
-    _MARGIN,
     EPITHELIAL,
     LYMPHOCYTE,
+    MARGIN,
     SPINDLE,
     TUMOUR,
     add_cytoplasm,
@@ -22,7 +22,7 @@ from dsfcnn.data.synthetic.nuclei import (
 
 def draw_tumour(seed: int, window: Window, label: int) -> np.ndarray:
     """Image uint8 (H, W, 3): normal (0) or tumour (1)."""
-    canvas = stroma(seed, window.grown(_MARGIN))
+    canvas = stroma(seed, window.grown(MARGIN))
     x, y = canvas.window.x(), canvas.window.y()
     cellular = np.clip((noise(seed + 31, x, y, 60) - 0.25) * 6, 0, 1)
     crowd = 0.45 + 0.4 * float(uniform(seed, 500))
