@@ -1,10 +1,13 @@
 """The command line: answers at once, and a mistake is one line with the right exit code."""
 
 import json
+import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import tifffile
 from PIL import Image
 
 
@@ -86,3 +89,57 @@ def test_debug_shows_the_traceback(tmp_path):
         done = dsfcnn(*arguments, "--out", tmp_path / "out", "--group", "E8")
         assert "Traceback" in done.stderr
         assert "GroupError" in done.stderr
+
+
+@pytest.fixture
+def small_slide(tmp_path):
+    """A tiled TIFF of pink tissue on glass at 0.5 um per pixel, whose description names somebody."""
+    picture = np.full((512, 768, 3), 244, np.uint8)
+    picture[100:400, 200:600] = (225, 160, 200)
+    options = {"resolution": (20_000, 20_000), "resolutionunit": "CENTIMETER", "description": "Mrs Patient", "metadata": None}
+    tifffile.imwrite(tmp_path / "slide.tif", picture, tile=(256, 256), photometric="rgb", **options)
+    return tmp_path / "slide.tif"
+
+
+def test_info_says_what_a_slide_is(small_slide):
+    found = json.loads(dsfcnn("info", small_slide, "--json").stdout)
+    assert (found["width"], found["height"], found["vendor"], found["reader"]) == (768, 512, "generic-tiff", "openslide")
+    assert (found["mpp"], found["mpp_source"]) == (pytest.approx(0.5), "TIFF resolution tag")
+    assert found["levels"] == [{"width": 768, "height": 512, "downsample": 1.0}]
+    assert found["tissue"]["area_mm2"] == pytest.approx(300 * 400 * 0.25e-6, rel=0.05)
+    text = dsfcnn("info", small_slide, "--slide-mpp", 0.25)
+    assert "0.25 um per pixel, from --slide-mpp" in text.stdout
+    assert "Patient" not in text.stdout + json.dumps(found)
+    assert text.stderr == ""
+
+
+def test_info_of_a_picture_without_resolution(tmp_path):
+    Image.new("RGB", (30, 20), "white").save(tmp_path / "a.png")
+    done = dsfcnn("info", tmp_path / "a.png")
+    assert done.returncode == 0
+    assert "30 x 20 pixels" in done.stdout
+    assert "give --slide-mpp" in done.stdout
+    assert json.loads(dsfcnn("info", tmp_path / "a.png", "--json").stdout)["mpp"] is None
+
+
+def test_info_of_a_bad_file_is_one_line(tmp_path, small_slide):
+    (tmp_path / "bad\n.svs").write_bytes(small_slide.read_bytes()[:200])
+    os.mkfifo(tmp_path / "fifo.svs")
+    cases = [("bad\n.svs", 65, "damaged TIFF"), ("fifo.svs", 66, "regular file"), ("none.svs", 66, "No such file")]
+    for name, code, words in cases:
+        done = dsfcnn("info", tmp_path / name)
+        assert (done.returncode, done.stderr.count("\n")) == (code, 1), done.stderr
+        assert words in done.stderr
+    assert dsfcnn("info", small_slide, "--slide-mpp", 0).returncode == 2
+
+
+def test_info_does_not_import_torch(small_slide):
+    code = """
+import sys
+from dsfcnn.cli.main import main
+try:
+    main(["info", sys.argv[1]])
+except SystemExit as stop:
+    sys.exit(stop.code or ("torch" in sys.modules))
+"""
+    assert subprocess.run([sys.executable, "-c", code, small_slide], capture_output=True, timeout=60).returncode == 0

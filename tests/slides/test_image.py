@@ -215,6 +215,16 @@ def test_an_unreadable_file_is_missing(tmp_path):
         read_image(tmp_path / "a.png")
 
 
+def test_a_download_that_stopped_in_its_reserved_space_is_refused(picture, tmp_path):
+    """Zeros from the middle on: a decoder takes them for pixels."""
+    for form, options in (("PNG", {}), ("JPEG", {}), ("JPEG", {"progressive": True}), ("WEBP", {"lossless": True})):
+        Image.fromarray(picture).save(tmp_path / "a", form, **options)
+        content = (tmp_path / "a").read_bytes()
+        (tmp_path / "a").write_bytes(content[: len(content) * 2 // 3] + bytes(len(content) // 3 + 1))
+        with pytest.raises(DataError):
+            read_image(tmp_path / "a")
+
+
 def encoded(picture, tmp_path):
     for number, (form, options) in enumerate(
         [

@@ -114,7 +114,7 @@ def _note_duplicate(sample: Sample, split: str, seen: dict[bytes, tuple[str, str
 
 
 def outlined(sample: Sample) -> np.ndarray:
-    """The middle of the image, at most _TILE pixels a side, with a green line inside each object's edge or a frame in its class's colour."""
+    """The middle of the image, at most _TILE pixels a side; a green line inside each object's edge, or a frame in the class's colour."""
     # Half a micron a pixel means glands, larger than the tile: every second or third pixel, from a larger part.
     coarse = sample.instances is not None and sample.mpp > 0.4
     step = max(1, min(sample.image.shape[:2]) // _TILE) if coarse else 1

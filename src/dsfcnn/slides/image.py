@@ -67,6 +67,8 @@ def open_picture(path: str | Path, formats: tuple[str, ...] = FORMATS) -> Iterat
         try:
             if kind == "PNG":
                 _expect_sound_png(stream)
+            if kind == "JPEG":
+                _expect_ended_jpeg(stream)
             yield _READERS[kind](stream), kind, head
         except DsfcnnError:
             raise
@@ -130,6 +132,14 @@ def _expect_sound_png(stream: BinaryIO) -> None:
             checksum, length = zlib.crc32(part, checksum), length - len(part)
         if struct.unpack(">I", stream.read(4))[0] != checksum:
             raise ValueError(chunk)
+    stream.seek(0)
+
+
+def _expect_ended_jpeg(stream: BinaryIO) -> None:
+    """An end mark follows the last scan: a download that stopped within its reserved space decodes to the end, grey or striped."""
+    content = stream.read()
+    if content.rfind(b"\xff\xd9") < content.rfind(b"\xff\xda"):
+        raise EOFError("no end mark")
     stream.seek(0)
 
 

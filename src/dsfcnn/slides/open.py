@@ -66,16 +66,16 @@ def open_reader(path: Path, max_pixels: int = MAX_PIXELS) -> Reader:
                 raise DataError(f"{shown(path)}: a damaged TIFF file that {error}; get it again") from error
     if not _has_libraries():
         return _without_libraries(path, kind, pages, max_pixels)
-    if openslide.detect(path) is not None:
-        _expect_plain_colours(pages, path)
+    _expect_plain_colours(pages, path)
+    vendor = openslide.detect(path)
+    # To OpenSlide an OME-TIFF is a TIFF like others: it would miss its pyramid and its resolution.
+    if vendor is not None and not (pages and pages[0].ome and vendor == "generic-tiff"):
         try:
             return OpenSlideReader(path)
         except DataError:
             if not pages:
                 raise
-            return TiffSlideReader(path, pages[0])
-    if pages and is_slide(pages):
-        _expect_plain_colours(pages, path)
+    if vendor is not None or (pages and is_slide(pages)):
         return TiffSlideReader(path, pages[0])
     if kind not in _IMAGES:
         raise DataError(f"{shown(path)}: neither a slide nor an image in a known format; give a slide, PNG, JPEG, TIFF or WebP")

@@ -101,22 +101,30 @@ class _Walk:
         self.first = self._unpack("Q", head[8:16]) if self.big else self._unpack("I", head[4:8])
 
     def pages(self) -> list[Page]:
-        pages: list[Page] = []
+        main: list[Page] = []
+        below: list[Page] = []
         seen: set[int] = set()
-        waiting = [self.first]
-        while waiting:
-            place = waiting.pop(0)
-            if place in seen:
-                raise DamagedTiff("has directories that run in a circle")
-            seen.add(place)
-            if len(pages) >= _LARGEST_PAGES:
-                raise DamagedTiff(f"has more than {_LARGEST_PAGES} pages")
+        place = self.first
+        while place:
+            self._expect_new(place, seen)
             tags, following = self._directory(place)
-            pages.append(self._page(tags))
-            if pages[0].hamamatsu:
+            main.append(self._page(tags))
+            if main[0].hamamatsu:
                 break
-            waiting = ([following] if following else []) + waiting + self._integers(tags, _SUB_DIRECTORIES)
-        return pages
+            for sub in self._integers(tags, _SUB_DIRECTORIES):  # listed in full, so their own chain is not followed
+                self._expect_new(sub, seen)
+                below.append(self._page(self._directory(sub)[0]))
+            place = following
+        if not main:
+            raise DamagedTiff("has no directory")
+        return main + below
+
+    def _expect_new(self, place: int, seen: set[int]) -> None:
+        if place in seen:
+            raise DamagedTiff("has directories that run in a circle")
+        if len(seen) >= _LARGEST_PAGES:
+            raise DamagedTiff(f"has more than {_LARGEST_PAGES} pages")
+        seen.add(place)
 
     def _directory(self, place: int) -> tuple[dict[int, tuple[int, int, int]], int]:
         """{tag: (type, count, place of the value)} and where the next directory is."""

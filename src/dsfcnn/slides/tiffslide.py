@@ -42,7 +42,9 @@ class TiffSlideReader:
             levels = [[page for page in level.pages if page is not None] for level in series.levels]
         except Exception as error:  # over damaged files its parsers raise nearly every built-in class
             self._stream.close()
-            raise DataError(f"{shown(path)}: neither OpenSlide nor tiffslide can open this slide; get it again") from error
+            raise DataError(
+                f"{shown(path)}: neither OpenSlide nor tiffslide can open this slide; get it again, or export it as a tiled RGB TIFF"
+            ) from error
         self._pages = [self._expect_colour(pages) for pages in levels]
         self.facts = self._facts(properties, first)
         self._tiles: OrderedDict[tuple[int, int, int], np.ndarray] = OrderedDict()
@@ -50,7 +52,7 @@ class TiffSlideReader:
     def _expect_colour(self, pages: list[Any]) -> Any:
         """The one page of a level, which must hold colours that have one meaning."""
         page = pages[0].keyframe if pages else None
-        if page is None or len(pages) != 1 or page.imagedepth != 1:
+        if page is None or len(pages) != 1 or page.imagedepth != 1 or page.planarconfig == _SEPARATE:
             raise DataError(f"{shown(self._path)}: several channels or planes in place of one RGB picture; export it as RGB")
         colours, samples = int(page.photometric), page.samplesperpixel
         known = (colours == _GREY and samples == 1) or (colours == _RGB and samples in (3, 4))
@@ -97,14 +99,11 @@ class TiffSlideReader:
         return self._tiles[key]
 
     def _decoded(self, level: int, row: int, column: int) -> np.ndarray:
-        """uint8 (h, w, 3) of one tile, all its planes together."""
-        page, size = self._pages[level].keyframe, self.facts.levels[level]
+        """uint8 (h, w, 3) of one tile."""
+        size = self.facts.levels[level]
         down, across = self._chunk(level)
-        columns, rows = -(-size.width // across), -(-size.height // down)
-        planes = page.samplesperpixel if page.planarconfig == _SEPARATE else 1
         try:
-            parts = [self._segment(level, (plane * rows + row) * columns + column) for plane in range(planes)]
-            tile = np.concatenate(parts, axis=2)
+            tile = self._segment(level, row * -(-size.width // across) + column)
             if tile.shape[0] < min(down, size.height - row * down) or tile.shape[1] < min(across, size.width - column * across):
                 raise ValueError(tile.shape)
         except Exception as error:  # decoders of damaged tiles raise nearly every built-in class
@@ -126,7 +125,7 @@ class TiffSlideReader:
             raise ValueError("a tile that ends behind the file")
         keyframe = page.keyframe
         decoded, _, _ = keyframe.decode(content, index, jpegtables=keyframe.jpegtables, jpegheader=keyframe.jpegheader)
-        return decoded[0]  # there is one plane in depth
+        return decoded[0]  # depth is 1
 
     def close(self) -> None:
         self._slide.close()

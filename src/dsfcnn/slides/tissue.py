@@ -6,6 +6,7 @@ tissue and calls the pale rest glass; missing tissue is the worse mistake, and a
 """
 
 import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,10 +25,10 @@ _NEUTRAL = 14  # largest difference between channels of glass, grey levels
 _DIMMEST_GLASS = 190  # grey level; what is darker everywhere is a picture full of tissue
 _DENSITY = (0.02, 0.05)  # the threshold lies between these: 4.5 % and 11 % of the light taken away
 _NOISES = 6.0  # threshold above the glass in robust standard deviations of the glass
-_PAINTED = 253  # grey level of all channels: white that no camera saw
+_PAINTED = 250  # grey level of all channels, hardly below white: may be paint that no camera saw
 _EVEN = 0.006  # robust standard deviation of the density of glass, 3 grey levels
 _BLACK = 50  # no channel brighter: pen, or the black that scanners put where they did not look
-_SMALLEST_PIECE, _LARGEST_HOLE, _MARGIN = 400.0, 40_000.0, 16.0  # um^2, um^2, um
+_SMALLEST_PIECE, _LARGEST_HOLE, _MARGIN = 1000.0, 40_000.0, 16.0  # um^2, um^2, um
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,11 @@ class Tissue:
         return float(self.mask.sum()) * (self.mpp / 1000) ** 2
 
     def touches(self, x: float, y: float, width: float, height: float) -> bool:
-        """Whether a rectangle in level-0 pixels has tissue in it."""
-        left, top = max(int(np.floor(x / self.scale)), 0), max(int(np.floor(y / self.scale)), 0)
-        right, bottom = int(np.ceil((x + width) / self.scale)), int(np.ceil((y + height) / self.scale))
-        return bool(self.mask[top : max(bottom, 0), left : max(right, 0)].any())
+        """Whether a rectangle in level-0 pixels has tissue in it, or within 16 um of it: the mask's edge is not exact."""
+        margin = _MARGIN / self.mpp  # mask pixels
+        left, top = (max(math.floor(place / self.scale - margin), 0) for place in (x, y))
+        right, bottom = (max(math.ceil(place / self.scale + margin), 0) for place in (x + width, y + height))
+        return bool(self.mask[top:bottom, left:right].any())
 
 
 def find_tissue(slide: Slide, *, mpp: float | None = None) -> Tissue:
@@ -76,8 +78,7 @@ def tissue_of(picture: np.ndarray, mpp: float, known: np.ndarray | None = None) 
     pixel = mpp**2
     mask = _without_small(mask, _SMALLEST_PIECE / pixel)
     mask = ~_without_small(~mask, _LARGEST_HOLE / pixel, keep_at_border=True)
-    reach = max(1, round(_MARGIN / mpp))
-    return ndimage.binary_dilation(mask, iterations=reach) & known & ~_without_small(black, _SMALLEST_PIECE / pixel)
+    return mask & known & ~_without_small(black, _SMALLEST_PIECE / pixel)
 
 
 def _density(picture: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, float]:
@@ -130,7 +131,7 @@ def _without_small(mask: np.ndarray, pixels: float, keep_at_border: bool = False
 
 def _resolution(slide: Slide) -> float:
     longest = max(slide.width, slide.height) * slide.mpp  # um
-    return max(min(_MPP, max(slide.mpp, longest / _SIDES[0])), longest / _SIDES[1])
+    return max(slide.mpp, min(_MPP, longest / _SIDES[0]), longest / _SIDES[1])
 
 
 def _overview(slide: Slide, mpp: float) -> tuple[np.ndarray, np.ndarray]:

@@ -56,25 +56,23 @@ class SlideScene:
             raise UsageError(f"tissue that repeats after {self.period} pixels; use a multiple of {TILE}")
 
     def coverage(self, window: Window) -> np.ndarray:
-        """How much of each pixel is tissue, 0 to 1: islands as large as a third of the slide, with a ragged edge."""
-        return self._islands(
-            noise(900 + self.seed, window.x(), window.y(), self._island()), noise(901 + self.seed, window.x(), window.y(), 80)
-        )
+        """How much of each pixel is tissue, 0 to 1: islands as large as a third of the slide, with bays and a ragged edge."""
+        return self._islands(lambda seed, scale: noise(seed, window.x(), window.y(), scale), (window.height, window.width))
 
     def kind_of(self, window: Window) -> str:
         """ "glass", "tissue" or "edge", from a few places of the window."""
         left, top, right, bottom = window.microns()
         x, y = (grid.ravel() for grid in np.meshgrid(np.linspace(left, right, 9), np.linspace(top, bottom, 9)))
-        level = self._islands(noise_at(900 + self.seed, x, y, self._island()), noise_at(901 + self.seed, x, y, 80))
+        level = self._islands(lambda seed, scale: noise_at(seed, x, y, scale), x.shape)
         return "glass" if level.max() == 0 else "tissue" if level.min() == 1 else "edge"
 
-    def _island(self) -> float:
-        return max(100.0, min(self.width, self.height) * self.mpp / 3)
-
-    def _islands(self, coarse: np.ndarray, ragged: np.ndarray) -> np.ndarray:
+    def _islands(self, noise_of: Callable[[int, float], np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
         if self.tissue in (0, 1):
-            return np.full_like(coarse, self.tissue)
-        return np.clip((0.9 * coarse + 0.1 * ragged - (1 - self.tissue) * 0.7 - 0.15) * 60 + 0.5, 0, 1)
+            return np.full(shape, float(self.tissue))
+        island = max(100.0, min(self.width, self.height) * self.mpp / 3)  # microns
+        parts = ((900, 0.83, island), (901, 0.13, island / 4), (902, 0.04, max(60.0, island / 20)))
+        level = sum(weight * noise_of(number + self.seed, scale) for number, weight, scale in parts)
+        return np.clip((level - (1 - self.tissue) * 0.7 - 0.15) * island / 8 + 0.5, 0, 1)  # from glass to tissue in about 10 microns
 
     def draw(self, left: int, top: int, width: int = TILE, height: int = TILE) -> tuple[np.ndarray, np.ndarray]:
         """Image and instances of any part, in level-0 pixels; on glass there are no objects."""
