@@ -74,6 +74,17 @@ def test_a_hole_counts_with_all_its_pixels():
     assert metrics.object_hausdorff(disc, ring) == pytest.approx(want)
 
 
+@pytest.mark.parametrize("gap", [0, 3, 60, 200])
+def test_distances_near_and_far(gap):
+    """Transforms on a box for near objects, trees for far ones."""
+    random = np.random.default_rng(gap)
+    truth, prediction = np.zeros((2, 12, 30 + gap), int)
+    truth[:, :12] = random.random((12, 12)) < 0.7
+    prediction[:, gap + 12 : gap + 24] = random.random((12, 12)) < 0.7
+    prediction[0, 0] = 2 if gap == 200 else 0
+    assert metrics.object_hausdorff(truth, prediction) == pytest.approx(slow.object_hausdorff(truth, prediction), abs=1e-9)
+
+
 def rows(*parts):
     """A map of one row: (id, pixels), ..."""
     return np.repeat([number for number, _ in parts], [count for _, count in parts])[None]

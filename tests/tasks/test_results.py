@@ -209,12 +209,23 @@ def test_bad_labels_and_scores(refused):
             metrics.auc(labels, scores)
 
 
+def test_errors_of_a_source_are_its_own():
+    def broken():
+        yield from data_set(images=1)[0]
+        raise DataError("b.png: not a PNG; get it again")
+
+    with pytest.raises(DataError, match=r"b\.png"):
+        metrics.score_instances(broken(), data_set(images=2)[1])
+
+
 def test_bad_data_sets(refused):
     truths, found = data_set(images=2)
     with refused(DataError, "at least one"):
         metrics.score_instances([], [])
     with refused(DataError, "one of each"):
         metrics.score_instances(truths, found[:1])
+    with refused(UsageError, "at least 1"):
+        metrics.score_instances(truths, found, resamples=0)
     with refused(DataError, "a name for each"):
         metrics.score_instances(truths, found, names=["a"])
     with pytest.raises(DataError, match=r"^second: truth is"):

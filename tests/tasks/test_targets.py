@@ -44,7 +44,7 @@ def test_nuclei_targets():
 def test_gland_targets_scale_with_resolution():
     glands = tasks.get("glands")
     for mpp, radius in ((None, 4), (0.5, 4), (0.62, 3), (0.25, 8), (1.0, 2), (10, 1)):
-        band = glands.targets(squares(), mpp)["object"][20, :30] == CONTOUR
+        band = glands.targets(squares(), mpp)["object"][50] == CONTOUR  # across the border square
         assert band.sum() == 2 * radius, mpp
 
 

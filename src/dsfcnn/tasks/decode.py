@@ -54,7 +54,9 @@ def decode_nuclei(
     markers = drop_small(markers, settings.smallest_marker / pixel) * (regions != 0)
 
     marked = markers != 0
-    region_of, marker_of = np.divmod(np.unique(regions[marked].astype(np.int64) * (count + 1) + markers[marked]), count + 1)
+    pairs = regions[marked].astype(np.int64) * (count + 1) + markers[marked]
+    runs = pairs[np.diff(pairs, prepend=-1) != 0]  # along a row a pair repeats: few are left to sort
+    region_of, marker_of = np.divmod(np.unique(runs), count + 1)
     only = np.zeros(regions.max() + 1, np.int32)
     only[region_of] = marker_of
     several = np.flatnonzero(np.bincount(region_of) > 1)

@@ -122,10 +122,9 @@ class Segmentation(Task):
                 f"probabilities: expected heads {list(self.heads)} but got {list(probabilities)}; give those of a {self.name} model"
             )
         arrays = {head: np.asarray(probabilities[head]) for head in self.heads}
-        size = next(iter(arrays.values())).shape[1:]
+        first = next(iter(arrays.values())).shape
+        size = first[1:] if len(first) == 3 else ("H", "W")
         for head, channels in self.heads.items():
-            if len(size) != 2:
-                size = ("H", "W")
             check_probabilities(arrays[head], (len(channels), *size), head)
         return self.find(arrays, self.resolution(mpp), self.settings if settings is None else settings)
 

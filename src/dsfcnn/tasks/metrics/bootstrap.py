@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dsfcnn.errors import UsageError
+
 _BLOCK = 1 << 22  # numbers held at a time: 32 MB
 
 
@@ -19,6 +21,8 @@ class Estimate(NamedTuple):
 
 def resampled_counts(images: int, resamples: int, seed: int) -> Iterator[NDArray[np.float64]]:
     """How often each image occurs in each resampled data set, (resamples, images) in blocks of rows; the same for the same seed."""
+    if resamples < 1:
+        raise UsageError(f"resamples: {resamples} give no interval; draw at least 1, better 1000")
     random = np.random.default_rng(seed)
     block = max(1, _BLOCK // images)
     for start in range(0, resamples, block):

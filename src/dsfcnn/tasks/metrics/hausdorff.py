@@ -1,7 +1,8 @@
 r"""Hausdorff distances of objects, in pixels: :math:`H(A, B) = \max(\max_{a \in A} d(a, B), \max_{b \in B} d(b, A))` over all pixels.
 
-Two distance transforms on the smallest box around a pair give its distance. An object without overlap needs the nearest of all
-others: their boxes bound the distances from below, so only the few whose bound is below the best distance so far are looked at.
+Two distance transforms on the smallest box around a pair give its distance, or two KD-trees where the box is mostly empty. An object
+without overlap needs the nearest of all others: their boxes bound the distances from below, so only the few whose bound is below the
+best distance so far are looked at.
 """
 
 from collections.abc import Callable
@@ -11,9 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
+from scipy.spatial import KDTree
 
 from dsfcnn.tasks.metrics.overlap import Overlap
 
+_FAR = 5  # pixels of the box for each pixel of its two objects; measured: there trees begin to be faster
 _Boxes = NDArray[np.int64]  # (objects, 4): first row, last row, first column, last column
 
 
@@ -70,9 +73,16 @@ def _nearest(box: NDArray[Any], others: _Boxes, distance: Callable[[int], float]
 def _distance(table: Overlap, truth: int, prediction: int, box_t: NDArray[Any], box_p: NDArray[Any]) -> float:
     top, left = np.minimum(box_t, box_p)[[0, 2]]
     bottom, right = np.maximum(box_t, box_p)[[1, 3]]
+    if (bottom + 1 - top) * (right + 1 - left) > _FAR * (table.truth_area[truth] + table.prediction_area[prediction]):
+        one, other = _pixels(table.truth_labels, truth + 1, box_t), _pixels(table.prediction_labels, prediction + 1, box_p)
+        return float(max(KDTree(other).query(one)[0].max(), KDTree(one).query(other)[0].max()))
     crop = np.s_[top : bottom + 1, left : right + 1]
     a, b = table.truth_labels[crop] == truth + 1, table.prediction_labels[crop] == prediction + 1
     return max(_directed(a, b), _directed(b, a))
+
+
+def _pixels(labels: NDArray[np.int32], number: int, box: NDArray[Any]) -> NDArray[Any]:
+    return np.argwhere(labels[box[0] : box[1] + 1, box[2] : box[3] + 1] == number) + box[[0, 2]]
 
 
 def _directed(a: NDArray[np.bool_], b: NDArray[np.bool_]) -> float:

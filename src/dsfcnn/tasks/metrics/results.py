@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -115,10 +116,10 @@ def score_classes(
 
 
 def _pairs(truths: Iterable[Any], predictions: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
-    try:
-        yield from zip(truths, predictions, strict=True)
-    except ValueError as error:
-        raise DataError("truths and predictions are not equally many; give one of each for every image") from error
+    for pair in zip_longest(truths, predictions):
+        if pair[0] is None or pair[1] is None:
+            raise DataError("truths and predictions are not equally many; give one of each for every image")
+        yield pair
 
 
 def _names(names: Sequence[str] | None, images: int) -> tuple[str, ...]:
