@@ -65,6 +65,13 @@ def test_a_region_with_objects(folder, name):
     assert np.abs(sample.image.astype(int) - direct).mean() < 6  # JPEG lies between them
 
 
+def test_an_object_under_another_leaves_no_gap_in_the_ids(folder):
+    annotate(folder, REGION, NUCLEUS, feature(box(115, 95, 165, 135)), CUT_OFF)
+    (sample,) = open_dataset(folder, "all", mpp=0.25)
+    assert np.unique(sample.instances).tolist() == [0, 1, 2]
+    assert sample.instances[30, 30] == 1
+
+
 def test_another_resolution(folder):
     annotate(folder, REGION, NUCLEUS)
     data = open_dataset(folder, "all", mpp=0.5)

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from dsfcnn.data.masks import relabel
 from dsfcnn.data.pairs import entries
 from dsfcnn.data.polygons import Rings, fill
 from dsfcnn.data.sample import Sample, checked_mpp, place_in
@@ -119,7 +120,7 @@ class AnnotatedRegions:
             fill(looked_at, _moved(part.region, part), 1)
             image = np.where(looked_at[..., None] > 0, image, np.uint8(255))
             instances *= looked_at
-        return Sample(image, instances, None, self.mpp, self.source(index))
+        return Sample(image, relabel(instances), None, self.mpp, self.source(index))  # one may lie wholly under another
 
     def source(self, index: int) -> str:
         return f"{shown(self.parts[index].slide.name)}[{self.parts[index].number}]"
@@ -127,6 +128,8 @@ class AnnotatedRegions:
     def _opened(self, path: Path) -> Slide:
         """The slide used last stays open, in each process its own."""
         if self._slide is None or self._slide[:2] != (os.getpid(), path):
+            if self._slide is not None and self._slide[0] == os.getpid():
+                self._slide[2].close()
             self._slide = (os.getpid(), path, open_slide(path, image_mpp=self.mpp))
         return self._slide[2]
 

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from dsfcnn.data.masks import relabel
 from dsfcnn.data.pairs import Pairs, expect_some, files_in, image_and_label_folders, match, match_folders
 from dsfcnn.data.polygons import fill
 from dsfcnn.errors import DataError
@@ -67,10 +68,10 @@ def read_imagescope(path: Path, size: tuple[int, int]) -> np.ndarray:
             raise ValueError
     except (ElementTree.ParseError, KeyError, ValueError) as error:
         raise DataError(f"{shown(path)}: a damaged ImageScope annotation; export it again") from error
-    for outline in outlines:
+    for number, outline in enumerate(outlines, 1):
         if len(outline) > 2:  # a click without a shape is no nucleus
-            fill(instances, [[outline]], int(instances.max()) + 1)
-    return instances
+            fill(instances, [[outline]], number)
+    return relabel(instances)
 
 
 def _original(folder: Path) -> bool:
