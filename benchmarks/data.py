@@ -100,7 +100,7 @@ def main():
     model = dsfcnn.create(chosen.model, group=chosen.group, width=chosen.width)
     step = training_step_seconds(model, prepare([crops.draw(0, i) for i in range(chosen.batch)]))
     print(f"{chosen.model} {chosen.group} width {chosen.width}: {step:.2f} s a step, {chosen.batch / step:.1f} samples a second")
-    print(f"the loader makes {max(rates.values()) * step / chosen.batch:.1f} times what the model uses")
+    print(f"the loader makes {rates[chosen.workers] * step / chosen.batch:.1f} times what the model uses, each measured alone")
 
 
 if __name__ == "__main__":
