@@ -12,7 +12,7 @@ try:
 except PackageNotFoundError:  # run from a source tree that was never installed
     __version__ = "0+unknown"
 
-_MODULES = ("basis", "errors", "filters", "groups", "layers", "models", "tasks", "testing")
+_MODULES = ("basis", "data", "errors", "filters", "groups", "layers", "models", "tasks", "testing")
 _NAMES = {
     "create": "dsfcnn.models",
     "fold": "dsfcnn.layers.fold",

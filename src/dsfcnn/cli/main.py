@@ -10,6 +10,7 @@ import typer
 
 from dsfcnn import __version__
 from dsfcnn.cli.bench import bench
+from dsfcnn.cli.data import data
 from dsfcnn.cli.doctor import doctor
 from dsfcnn.cli.filters import filters
 from dsfcnn.cli.info import info
@@ -22,6 +23,7 @@ app.command()(filters)
 app.command()(bench)
 app.command()(info)
 app.command()(doctor)
+app.add_typer(data, name="data")
 
 
 def _print_version(wanted: bool) -> None:

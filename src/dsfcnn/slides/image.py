@@ -9,16 +9,19 @@ import logging
 import struct
 import warnings
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from PIL import Image, JpegImagePlugin, PngImagePlugin, TiffImagePlugin, WebPImagePlugin
+from PIL import BmpImagePlugin, Image, JpegImagePlugin, PngImagePlugin, TiffImagePlugin, WebPImagePlugin
 
 from dsfcnn.errors import DataError, DsfcnnError
 from dsfcnn.slides.slide import Facts, Level
 from dsfcnn.slides.source import kind_of, open_file, read_head, shown
 
+FORMATS = ("PNG", "JPEG", "TIFF", "WebP")
 MAX_PIXELS = 150_000_000  # about 1 GB while decoding; design
 _STRIP = 1 << 22  # pixels converted at a time
 
@@ -33,6 +36,7 @@ _READERS = {
     "JPEG": JpegImagePlugin.jpeg_factory,
     "TIFF": TiffImagePlugin.TiffImageFile,
     "WebP": WebPImagePlugin.WebPImageFile,
+    "BMP": BmpImagePlugin.BmpImageFile,
 }
 _OPAQUE = {"RGB", "RGBX", "L", "1", "YCbCr", "P"}
 _WITH_ALPHA = {"RGBA", "RGBa", "LA", "La", "PA"}
@@ -40,30 +44,37 @@ _BITS_PER_SAMPLE, _SAMPLE_FORMAT = 258, 339  # TIFF tags
 _SAMPLE_UNSIGNED = 1
 
 
-def read_image(path: str | Path, *, max_pixels: int = MAX_PIXELS) -> np.ndarray:
+def read_image(path: str | Path, *, max_pixels: int = MAX_PIXELS, formats: tuple[str, ...] = FORMATS) -> np.ndarray:
     """The pixels of a plain image as uint8 (H, W, 3); transparent parts over white, grey and palettes as RGB.
 
     Args:
         path: a PNG, JPEG, TIFF or WebP file, whatever its name ends with.
         max_pixels: larger images are refused before they are decoded.
+        formats: what may be opened; data sets whose owners distribute BMP add "BMP".
 
     Raises:
         DataError: the file is damaged, too large, or not an 8-bit image in one of these formats.
         MissingInputError: it is not there, not readable, or not a regular file.
     """
+    with open_picture(path, formats) as (image, kind, head):
+        _expect_acceptable(image, kind, head, shown(path), max_pixels)
+        return _pixels(image)
+
+
+@contextmanager
+def open_picture(path: str | Path, formats: tuple[str, ...] = FORMATS) -> Iterator[tuple[Image.Image, str, bytes]]:
+    """Pillow's image before it is decoded, its format and the file's first bytes; what goes wrong inside is the file's damage."""
     with open_file(path) as stream:
         head = read_head(stream, path)
         kind = kind_of(head)
-        if kind not in _READERS:
-            raise DataError(f"{shown(path)}: not an image in a known format; give PNG, JPEG, TIFF or WebP")
+        if kind is None or kind not in formats:
+            raise DataError(f"{shown(path)}: not an image in a known format; give {', '.join(formats[:-1])} or {formats[-1]}")
         try:
             if kind == "PNG":
                 _expect_sound_png(stream)
             if kind == "JPEG":
                 _expect_ended_jpeg(stream)
-            image = _READERS[kind](stream)
-            _expect_acceptable(image, kind, head, shown(path), max_pixels)
-            return _pixels(image)
+            yield _READERS[kind](stream), kind, head
         except DsfcnnError:
             raise
         except Image.DecompressionBombError as error:  # Pillow's own limit for WebP, whose decoder makes room at once

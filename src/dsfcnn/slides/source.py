@@ -66,7 +66,7 @@ def read_head(stream: BinaryIO, path: str | Path) -> bytes:
 
 
 def kind_of(head: bytes) -> str | None:
-    """ "PNG", "JPEG", "TIFF", "WebP" or "DICOM" by the first bytes, None for anything else."""
+    """ "PNG", "JPEG", "TIFF", "WebP", "BMP" or "DICOM" by the first bytes, None for anything else."""
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return "PNG"
     if head.startswith(b"\xff\xd8\xff"):
@@ -75,4 +75,6 @@ def kind_of(head: bytes) -> str | None:
         return "TIFF"
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "WebP"
+    if head.startswith(b"BM"):
+        return "BMP"
     return "DICOM" if head[_DICOM] == b"DICM" else None

@@ -1,0 +1,60 @@
+"""Batches for training, prepared in other processes; the only part of ``data`` that needs torch.
+
+Batch number s of a training is made of the cuts at the places s * batch, s * batch + 1, ... of all epochs one after the other. So the
+number of processes changes nothing, a training goes on at any step, and the processes live on from epoch to epoch with what they decoded.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dsfcnn.data.crops import Crops
+from dsfcnn.data.sample import Sample
+from dsfcnn.errors import DsfcnnError
+
+
+def load_batches(
+    crops: Crops, batch: int, steps: range, *, workers: int = 0, prepare: Callable[[list[Sample]], Any] | None = None
+) -> Iterator[Any]:
+    """The batches ``steps`` in order, each as ``prepare`` returns it (default: the list of samples).
+
+    ``prepare`` runs in the worker; arrays of numpy travel through a pipe and need no shared memory. A damaged file raises its own error
+    here, not a traceback of another process.
+    """
+    import torch
+    from torch.utils.data import DataLoader
+
+    source = _Steps(crops, batch, prepare or list)
+    # A generator of its own: torch's loader draws a seed when it starts, and must not take it from that of the training.
+    own = torch.Generator().manual_seed(0)
+    loader = DataLoader(source, batch_size=None, sampler=steps, num_workers=workers, generator=own)  # type: ignore[arg-type,var-annotated]
+    for found in loader:
+        if isinstance(found, _Failure):
+            raise found.error
+        yield found.value
+
+
+@dataclass
+class _Made:
+    """Kept from torch's collation, which would turn arrays into tensors."""
+
+    value: Any
+
+
+@dataclass
+class _Failure:
+    error: DsfcnnError
+
+
+class _Steps:
+    """What torch's loader asks for step by step."""
+
+    def __init__(self, crops: Crops, batch: int, prepare: Callable[[list[Sample]], Any]):
+        self.crops, self.batch, self.prepare = crops, batch, prepare
+
+    def __getitem__(self, step: int) -> _Made | _Failure:
+        try:
+            places = (divmod(step * self.batch + i, len(self.crops)) for i in range(self.batch))
+            return _Made(self.prepare([self.crops.draw(epoch, index) for epoch, index in places]))
+        except DsfcnnError as error:
+            return _Failure(error)
