@@ -42,5 +42,6 @@ def train(
             bar.update(shown, completed=state.step, speed=f"loss {loss:.3f}, {speed:.1f} samples/s")
 
         command = " ".join(["dsfcnn train", config.name, *(changes or [])])
-        Run(settings, out, tell=lambda line: bar.console.print(line, highlight=False, soft_wrap=True), command=command).train(resume, progress)
+        run = Run(settings, out, tell=lambda line: bar.console.print(line, highlight=False, soft_wrap=True), command=command)
+        run.train(resume, progress)
     print(f"best model: {out / 'best'}", file=sys.stdout)

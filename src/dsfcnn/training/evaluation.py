@@ -25,7 +25,7 @@ def to_tensor(images: np.ndarray) -> Tensor:
 
 def settings_of(task: Task, changes: dict[str, Any]) -> Any:
     """Decoding settings of a task with some changed; None where it has none."""
-    settings = getattr(task, "settings", None)
+    settings: Any = getattr(task, "settings", None)
     if not changes:
         return settings
     try:

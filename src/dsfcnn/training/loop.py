@@ -15,6 +15,7 @@ from dsfcnn.errors import DataError
 from dsfcnn.models import create, load_model
 from dsfcnn.tasks import Task, get
 from dsfcnn.training.config import TrainConfig
+from dsfcnn.training.distributed import Processes
 from dsfcnn.training.evaluation import to_tensor
 from dsfcnn.training.schedule import learning_rate
 from dsfcnn.training.state import State
@@ -71,21 +72,18 @@ def batches(config: TrainConfig, images: Dataset, mpp: float, steps: range, shar
     return load_batches(crops, config.batch, steps, workers=config.workers, prepare=prepare, share=share)
 
 
-def steps(
-    state: State, config: TrainConfig, task: Task, feed: Iterator[Batch], model: nn.Module, reduce: Callable[[Tensor], Tensor] | None = None
-) -> Iterator[float]:
+def steps(state: State, config: TrainConfig, task: Task, feed: Iterator[Batch], model: nn.Module, processes: Processes) -> Iterator[float]:
     """One step of training per item: its loss. ``model`` is the state's, or a wrapper that trains it together with other processes."""
     for batch in feed:
         for group in state.optimiser.param_groups:
             group["lr"] = learning_rate(config, state.step)
         images, targets = tensors(batch, config)
         with _precision(config):
-            loss = _loss(task, model(images), targets, config, reduce)
-        value = loss.item()
+            loss = _loss(task, model(images), targets, config, processes.sum)
+        value = processes.mean(loss.item())
         if not np.isfinite(value):
-            raise DataError(
-                f"step {state.step}: the loss is {value} on {', '.join(batch.sources)}; lower learning_rate or set clip, and go on with --resume"
-            )
+            files = ", ".join(batch.sources)
+            raise DataError(f"step {state.step}: the loss is {value} on {files}; lower learning_rate or set clip, and use --resume")
         state.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         if config.clip is not None:
@@ -109,7 +107,7 @@ def _precision(config: TrainConfig) -> AbstractContextManager:
     return torch.autocast("cpu", torch.bfloat16) if config.precision == "bfloat16" else nullcontext()
 
 
-def _loss(task: Task, outputs: Any, targets: Any, config: TrainConfig, reduce: Callable[[Tensor], Tensor] | None) -> Tensor:
+def _loss(task: Task, outputs: Any, targets: Any, config: TrainConfig, reduce: Callable[[Tensor], Tensor]) -> Tensor:
     if config.class_weights is not None:
         weights = torch.tensor(config.class_weights, dtype=outputs.dtype)
         return nn.functional.cross_entropy(outputs, targets, weights)
@@ -120,7 +118,7 @@ def _loss(task: Task, outputs: Any, targets: Any, config: TrainConfig, reduce: C
 def _average(averaged: nn.Module, model: nn.Module, decay: float, step: int) -> None:
     """Weights by a moving average, shorter in the beginning, when the first weights still mean nothing; statistics as they are."""
     decay = min(decay, (step + 1) / (step + 10))
-    for old, new in zip(averaged.parameters(), model.parameters()):
-        old.lerp_(new, 1 - decay)
-    for old, new in zip(averaged.buffers(), model.buffers()):
-        old.copy_(new)
+    for weight, new in zip(averaged.parameters(), model.parameters()):
+        weight.lerp_(new, 1 - decay)
+    for statistic, now in zip(averaged.buffers(), model.buffers()):
+        statistic.copy_(now)

@@ -8,7 +8,7 @@ import platform
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from dsfcnn.tasks import Task, get
 from dsfcnn.tasks.metrics.results import Results
 from dsfcnn.training import loop, report
 from dsfcnn.training.config import TrainConfig, check, parse
+from dsfcnn.training.distributed import Processes
 from dsfcnn.training.evaluation import evaluate, settings_of
 from dsfcnn.training.images import open_images
 from dsfcnn.training.state import State, restore, save_state
@@ -44,11 +45,14 @@ class Run:
         self.select = config.select or _FIRST_CHOICE[config.task]
         self.stopped_by: int | None = None
         self.began = time.time()
+        self.processes = Processes()
 
     def train(self, resume: bool, progress: Callable[[State, float], None]) -> State:
         """To the last step, or to an interruption, which leaves a checkpoint and raises."""
-        claim_outputs(self.folder, [] if resume else ["config.yaml"], overwrite=False)
-        with _locked(self.folder), self._signals():
+        first = self.processes.first
+        if first:
+            claim_outputs(self.folder, [] if resume else ["config.yaml"], overwrite=False)
+        with self.processes.together(), _locked(self.folder) if first else nullcontext(), self._signals():
             images, valid = open_images(self.config, self.mpp)
             state = loop.start(self.config)
             fingerprint = self._fingerprint(images, valid)
@@ -56,26 +60,31 @@ class Run:
                 self._expect_same_config()
                 for warning in restore(state, self.folder / "checkpoints", fingerprint):
                     self.tell(f"warning: {warning}")
-            else:
+            elif first:
                 self._write("config.yaml", yaml.safe_dump(self.config.model_dump(), sort_keys=False).encode())
             try:
                 self._loop(state, images, valid, fingerprint, progress)
             except Interrupted:
-                save_state(state, self.folder / "checkpoints", fingerprint, interrupted=True)
+                if first:
+                    save_state(state, self.folder / "checkpoints", fingerprint, interrupted=True)
                 raise
             finally:
-                self._write_record(state, fingerprint)
+                if first:
+                    self._write_record(state, fingerprint)
         return state
 
     def _loop(self, state: State, images: Dataset, valid: Dataset, fingerprint: str, progress: Callable[[State, float], None]) -> None:
-        config = self.config
-        feed = loop.batches(config, images, self.mpp, range(state.step, config.steps))
-        steps = loop.steps(state, config, self.task, feed, state.model)
+        config, processes = self.config, self.processes
+        feed = loop.batches(config, images, self.mpp, range(state.step, config.steps), processes.share(config.batch))
+        steps = loop.steps(state, config, self.task, feed, processes.wrap(state.model, config.synchronise), processes)
         while True:
             last = state.step == config.steps
             if state.losses and (last or state.step % config.validate_every == 0):
-                self._validate(state, valid)
-            if state.step and (last or state.step % config.checkpoint_every == 0):
+                if processes.first:
+                    self._validate(state, valid)
+                state.losses = []
+                processes.wait()
+            if processes.first and state.step and (last or state.step % config.checkpoint_every == 0):
                 save_state(state, self.folder / "checkpoints", fingerprint)
             if last:
                 return
@@ -86,14 +95,13 @@ class Run:
         examples = report.Examples()
 
         def see(*seen: Any) -> None:
-            self._stop_if_asked()
+            self._stop_if_asked(alone=True)
             examples.see(*seen)
 
         results = evaluate(state.judged(), self.task, valid, self.mpp, self.settings, resamples=200, seen=see)
         scores = headline(results)
         rate = loop.learning_rate(self.config, state.step - 1)
         state.history.append({"step": state.step, "loss": sum(state.losses) / len(state.losses), "learning_rate": rate, **scores})
-        state.losses = []
         if self.select not in scores:
             raise UsageError(f"select: no metric {self.select!r}; use one of {', '.join(scores)}")
         value = scores[self.select]
@@ -152,8 +160,11 @@ class Run:
         }
         self._write("run.json", json.dumps(record, indent=2).encode() + b"\n")
 
-    def _stop_if_asked(self) -> None:
-        if self.stopped_by is not None:
+    def _stop_if_asked(self, alone: bool = False) -> None:
+        """Raise if a signal came, to this process or (unless it is ``alone`` at work) to another."""
+        asked = self.stopped_by is not None if alone else self.processes.any(self.stopped_by is not None)
+        if asked:
+            self.stopped_by = self.stopped_by or signal.SIGTERM
             raise Interrupted(f"stopped at a signal; continue with --resume --out {self.folder}", 128 + self.stopped_by)
 
     @contextmanager
@@ -198,12 +209,14 @@ def model_card(config: TrainConfig, task: Task, mpp: float, state: State, result
     count = count_parameters(state.judged())
     data = config.format if config.data is None else f"{Path(config.data).name} ({config.format})"
     valid = config.valid_split or f"held out of {config.train_split}"
+    settings = ", ".join(f"{key} {value}" for key, value in config.model_dump().items() if key != "data")
+    parameters = f"{count['live']:,} learned parameters ({count['paper']:,} as the paper counts)"
     return (
         f"# {config.model}{'' if config.group is None else f', {config.group}'}, for {task.name}\n\n"
-        f"Resolution: {mpp} um per pixel. Width {config.width}, {count['live']:,} learned parameters ({count['paper']:,} as the paper counts).\n\n"
+        f"Resolution: {mpp} um per pixel. Width {config.width}, {parameters}.\n\n"
         f"## Data\n\nTrained on {data}, split {config.train_split}. Licence of the data: {config.licence}.\n\n"
         f"## Validation ({valid}), after {state.step} steps, seed {config.seed}\n\n{results.table()}\n"
         f"The best of this run's validations; a test on other data is the fair figure.\n\n"
-        f"## Training\n\n    {command}\n\nSettings: {', '.join(f'{key} {value}' for key, value in config.model_dump().items() if key != 'data')}.\n\n"
+        f"## Training\n\n    {command}\n\nSettings: {settings}.\n\n"
         "Research use only; not for diagnosis.\n"
     )

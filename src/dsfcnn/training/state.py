@@ -86,7 +86,9 @@ def restore(state: State, folder: Path, fingerprint: str) -> list[str]:
     try:
         _load(state, about, tensors)
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
-        raise DataError(f"{path}: does not fit this model ({' '.join(str(error).split())[:120]}); give its own folder to --resume") from error
+        raise DataError(
+            f"{path}: does not fit this model ({' '.join(str(error).split())[:120]}); give its own folder to --resume"
+        ) from error
     return warnings
 
 
