@@ -12,7 +12,7 @@ from dsfcnn.data import Sample
 from dsfcnn.files import atomic_write
 
 _SHOWN = 4  # examples on a sheet
-_TRUTH, _FOUND = (255, 220, 0), (0, 90, 255)  # colours of contours
+TRUTH, FOUND = (255, 220, 0), (0, 90, 255)  # colours of contours
 
 
 def write_metrics(path: Path, history: list[dict[str, float]]) -> None:
@@ -60,8 +60,8 @@ class Examples:
         if sample.instances is None:
             title = f"{sample.source}: class {sample.label}, p = {found[sample.label or 0]:.2f}"
         else:
-            picture[find_boundaries(sample.instances, mode="inner")] = _TRUTH
-            picture[find_boundaries(found, mode="inner")] = _FOUND
+            picture[find_boundaries(sample.instances, mode="inner")] = TRUTH
+            picture[find_boundaries(found, mode="inner")] = FOUND
         self.pictures.append((picture[:512, :512], title))
 
     def write(self, path: Path) -> None:

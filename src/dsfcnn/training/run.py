@@ -117,7 +117,8 @@ class Run:
 
     def _write_best(self, state: State, results: Results) -> None:
         card = model_card(self.config, self.task, self.mpp, state, results, self.command)
-        save_model(state.judged(), self.folder / "best", task=self.task.name, mpp=self.mpp, card=card, overwrite=True)
+        folder, decode = self.folder / "best", self.config.decode
+        save_model(state.judged(), folder, task=self.task.name, mpp=self.mpp, decode=decode, card=card, overwrite=True)
 
     def _write(self, name: str, content: bytes) -> None:
         with atomic_write(self.folder / name) as stream:
