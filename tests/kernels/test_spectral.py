@@ -174,7 +174,9 @@ functions.dsfcnn_gconv.restype, functions.dsfcnn_blocks.restype = ctypes.c_int, 
 library.load = lambda: library.Library(functions, "")
 torch.manual_seed(0)
 for n, kernel_size in ((2, 3), (4, 9), (6, 5), (8, 7), (16, 5)):
-    for fields, more, out, images, height, width in ((1, 0, 1, 1, 1, 1), (2, 1, 14, 2, 9, 17), (3, 2, 7, 1, 16, 31), (9, 0, 6, 1, 7, 81), (1, 0, 1, 1, 4, 38)):
+    for fields, more, out, images, height, width in (
+        (1, 0, 1, 1, 1, 1), (2, 1, 14, 2, 9, 17), (3, 2, 7, 1, 16, 31), (9, 0, 6, 1, 7, 81), (1, 0, 1, 3, 4, 6), (1, 0, 1, 1, 4, 38)
+    ):
         tables = plan(n, kernel_size)
         maps = [torch.randn(images, count, n, height, width) for count in (fields, more) if count]
         weight, gradient = torch.randn(out, fields + more, n, tables.rows), torch.randn(images, out, n, height, width)

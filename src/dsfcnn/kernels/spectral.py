@@ -88,7 +88,8 @@ class _MaxPool(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return calls.max_pool(*ctx.saved_tensors, gradient)
+        (x,) = ctx.saved_tensors
+        return calls.max_pool(x, gradient)
 
 
 def spectral_gconv(

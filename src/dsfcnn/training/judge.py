@@ -64,10 +64,7 @@ class Judged:
 
 def ranked(results: Results, task: Task) -> list[int]:
     """Images from the best to the worst."""
-    if task.name in _FIRST:
-        values = results.rows[_FIRST[task.name]]
-    else:
-        values = results.rows["correct"]
+    values = results.rows[_FIRST.get(task.name, "correct")]
     return [int(number) for number in np.argsort(-np.asarray(values, dtype=float), kind="stable")]
 
 
