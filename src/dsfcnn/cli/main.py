@@ -16,6 +16,7 @@ from dsfcnn.cli.evaluate import evaluate
 from dsfcnn.cli.filters import filters
 from dsfcnn.cli.info import info
 from dsfcnn.cli.models import models
+from dsfcnn.cli.study import study
 from dsfcnn.cli.train import train
 from dsfcnn.errors import DsfcnnError
 
@@ -23,6 +24,7 @@ app = typer.Typer(name="dsfcnn", no_args_is_help=True, add_completion=False, pre
 app.command()(models)
 app.command()(train)
 app.command()(evaluate)
+app.command()(study)
 app.command()(filters)
 app.command()(bench)
 app.command()(info)
