@@ -29,7 +29,7 @@ def expected_gain(moved: Tensor, spread: Tensor) -> float:
     return constant / (2 * (constant / white) ** 0.75) ** (1 / _DEPTH)
 
 
-def deviation(weight: Tensor, basis: FilterBasis) -> Tensor:
+def _deviation(weight: Tensor, basis: FilterBasis) -> Tensor:
     """Standard deviation of the weights (out, planes read..., L) by He's rule: (L,)."""
     return basis.spread * math.sqrt(2 / (weight[0, ..., 0].numel() * basis.gain))
 
@@ -39,7 +39,7 @@ def draw_weights(weight: Tensor, basis: FilterBasis) -> None:
     if weight.is_meta:  # nothing to fill, and drawing there is slow
         return
     with torch.no_grad():
-        weight.normal_().mul_(deviation(weight, basis).to(weight))
+        weight.normal_().mul_(_deviation(weight, basis).to(weight))
 
 
 def draw_pairs(weight: Tensor, basis: FilterBasis) -> None:
@@ -50,21 +50,22 @@ def draw_pairs(weight: Tensor, basis: FilterBasis) -> None:
 
     - Output fields come in pairs of opposite weights. A ReLU then splits y into :math:`y^+` and :math:`y^-`, and
       :math:`|y^+|^2 + |y^-|^2 = |y|^2` whatever the signs.
-    - A layer on fields reads a pair as :math:`y^+ - y^- = y` and the next one as :math:`y^+ + y^- = |y|`, in turns. Either has the energy
+    - A layer on fields reads every other pair as :math:`y^+ - y^- = y`, and those between as :math:`y^+ + y^- = |y|`. Either has the energy
       of y. The first passes on signs, the second turns noise into a mean, as ReLUs do.
-    - From pair to pair, the answers to a constant map form an orthogonal matrix: the other freedom of the weights stays random, and they
-      are drawn under this condition.
+    - From pair to pair, the answers to a constant map form an orthogonal matrix, so that a mean keeps its length. Apart from this condition
+      weights are normal.
 
-    Balduzzi et al. (2017) start with :math:`y^+ - y^-` alone. Smooth filters would then wipe out noise.
+    An odd number of fields leaves one without partner, and some scatter. The two of a pair answer at different places, so that training
+    parts them from its first step. Balduzzi et al. (2017) start with :math:`y^+ - y^-` alone; smooth filters would then wipe out noise.
     """
     if weight.is_meta:
         return
     outputs, inputs = weight.shape[:2]
     reads_fields = weight.dim() == 4
-    pairs = (-(-outputs // 2), -(-inputs // 2) if reads_fields else inputs)  # an odd field stays alone
+    pairs = (-(-outputs // 2), -(-inputs // 2) if reads_fields else inputs)
     with torch.no_grad():
         drawn = torch.randn(*pairs, *weight.shape[2:], device=weight.device, dtype=torch.promote_types(weight.dtype, torch.float32))
-        scale = deviation(weight, basis).to(drawn)
+        scale = _deviation(weight, basis).to(drawn)
         drawn = _with_orthogonal_answers(drawn * scale, scale, basis.moved.sum((-2, -1)).mean(0).to(drawn))
         if reads_fields:
             sign = torch.ones_like(drawn)
