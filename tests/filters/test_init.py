@@ -15,7 +15,7 @@ from dsfcnn.layers import GConv2d, LiftConv2d
 
 DEPTH, SIDE, FACTOR = 10, 32, 10
 LEAST_VARIANCE = 0.08  # measured, ten seeds: 0.085 after white noise, C1, 8 fields of 9x9 filters; 0.11 and more in all other groups
-SEEDS = {3: 3, 5: 2, 7: 2, 9: 1, 11: 1}  # of the weights, by kernel size; large kernels take long
+SEEDS = {3: 3, 5: 2, 7: 1, 9: 1, 11: 1}  # of the weights, by kernel size; large kernels take long
 
 
 def signals(*planes):
@@ -78,7 +78,7 @@ def test_an_input_layer_and_ten_more_keep_the_signal(group, kernel_size, filters
         assert_kept(*ratios(group, kernel_size, filters, seed, lifts=True))
 
 
-@pytest.mark.parametrize(("fields", "group"), [(96, "C1"), (24, "C4"), (12, "C8"), (6, "C8")])
+@pytest.mark.parametrize(("fields", "group"), [(96, "C1"), (24, "C4"), (6, "C8")])
 @pytest.mark.parametrize("filters", ["steerable", "rotated"])
 def test_any_even_width_keeps_the_signal(fields, group, filters):
     assert_kept(*ratios(group, 5, filters, 0, fields=fields, lifts=True))
