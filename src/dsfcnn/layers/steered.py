@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from dsfcnn.errors import UsageError
-from dsfcnn.filters import FilterBasis, draw_weights, rotated_basis, steerable_basis
+from dsfcnn.filters import FilterBasis, draw_pairs, rotated_basis, steerable_basis
 from dsfcnn.groups import Group, parse_group
 from dsfcnn.layers.fixed import FixedTensors
 
@@ -49,7 +49,7 @@ class SteeredConv(FixedTensors):
 
     def reset_parameters(self) -> None:
         """Draw new weights, of the size that keeps the signal's variance."""
-        draw_weights(self.weight, self.basis())
+        draw_pairs(self.weight, self.basis())
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
