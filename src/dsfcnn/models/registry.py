@@ -8,9 +8,8 @@ from typing import Any
 from torch import nn
 
 from dsfcnn.errors import UsageError
-from dsfcnn.filters import draw_weights
 from dsfcnn.groups import Group, parse_group
-from dsfcnn.layers.steered import SteeredConv
+from dsfcnn.layers.steered import independent_weights
 from dsfcnn.models import budget
 from dsfcnn.models.comparison import Classifier, DigitClassifier, Family, GroupFamily, HarmonicFamily, PlainFamily, Segmenter, VectorFamily
 from dsfcnn.models.dsf import DSFClassifier, DSFSegmenter, scaled
@@ -59,21 +58,10 @@ def create(name: str, **options: Any) -> nn.Module:
             raise UsageError(f"{name} has no option {option!r}; it takes {', '.join(defaults)}")
     chosen = {**defaults, **{option: str(value) if isinstance(value, Group) else value for option, value in options.items()}}
     _check(chosen)
-    model = build(**chosen)
-    _draw_independently(model)
+    with independent_weights():
+        model = build(**chosen)
     model.architecture = {"name": name, **chosen}  # type: ignore[assignment]
     return model
-
-
-def _draw_independently(model: nn.Module) -> None:
-    """New weights without the pairs by which a layer keeps the signal on its own (filters/init.py).
-
-    Batch norms keep it here, and fields that start as each other's opposite learn more slowly: the losses of steps 61 to 120 on drawn nuclei
-    (configs/smoke.yaml with steps=120, seed 0) are 1.33 with pairs and 1.16 without.
-    """
-    for module in model.modules():
-        if isinstance(module, SteeredConv):
-            draw_weights(module.weight, module.basis())
 
 
 def _check(chosen: dict[str, Any]) -> None:
