@@ -31,6 +31,8 @@ def stains(colour):
     return np.linalg.solve(np.stack([haematoxylin, eosin, np.cross(haematoxylin, eosin)]).T, density)
 
 
-def halved_twice(map_, shape):
-    """Means of squares of 4 pixels."""
-    return map_[: shape[0] * 4, : shape[1] * 4].astype(float).reshape(shape[0], 4, shape[1], 4).mean((1, 3))
+def quarter(map_):
+    """Means of squares of 4 pixels; what does not fill a square is left away, and a side of less than 4 is repeated at its end."""
+    rows, columns = (max(1, side // 4) for side in map_.shape)
+    filled = np.pad(map_, [(0, max(0, 4 - side)) for side in map_.shape], "edge")
+    return filled[: rows * 4, : columns * 4].astype(float).reshape(rows, 4, columns, 4).mean((1, 3))

@@ -135,8 +135,9 @@ def _write_tiff(path: Path, tiles: Tiles, sizes: list[tuple[int, int]], mpp: flo
         for number, size in enumerate(sizes):
             source = tiles if below is None else below.reduced(size)
             level = _Level(size, dtype, kept.enter_context(tempfile.TemporaryFile(dir=path.parent)))
+            encoded = level.encoded(source, keep=number + 1 < len(sizes))
             tiff.write(
-                level.encoded(source, keep=number + 1 < len(sizes)),
+                encoded,
                 shape=size,
                 dtype=dtype,
                 tile=(TILE, TILE),
@@ -148,6 +149,7 @@ def _write_tiff(path: Path, tiles: Tiles, sizes: list[tuple[int, int]], mpp: flo
                 metadata=None,
                 software=False,
             )
+            assert next(encoded, None) is None  # asks once more, so that tiles too many are noticed
             below = level
 
 
