@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import IO
 
@@ -137,7 +137,7 @@ def _write_tiff(path: Path, tiles: Tiles, sizes: list[tuple[int, int]], mpp: flo
             level = _Level(size, dtype, kept.enter_context(tempfile.TemporaryFile(dir=path.parent)))
             encoded = level.encoded(source, keep=number + 1 < len(sizes))
             tiff.write(
-                encoded,
+                islice(encoded, None),  # tifffile would close a generator
                 shape=size,
                 dtype=dtype,
                 tile=(TILE, TILE),
