@@ -1,7 +1,9 @@
-"""Heat maps and tiles of tumour, and that outputs say nothing about where they come from."""
+"""Heat maps and tiles of tumour; that outputs say nothing about where they come from; that they need no extra."""
 
 import gzip
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -93,3 +95,28 @@ def test_nothing_says_where_it_comes_from(tmp_path):
                     "DateTime",
                     "HostComputer",
                 }
+
+
+def test_nothing_but_shapely_polygons_needs_an_extra(tmp_path):
+    code = """
+import sys
+for name in ("shapely", "rasterio", "openslide", "tiffslide", "imagecodecs"):
+    sys.modules[name] = None
+import numpy as np
+from dsfcnn.inference import geojson, heatmap, objects, overlay, rasters, table
+labels = np.kron(np.arange(6).reshape(2, 3), np.ones((9, 9), int))
+image, kind = np.full((18, 27, 3), 200, np.uint8), objects.Classification("Nucleus", "#1f77b4")
+found = list(objects.find_instances(labels, image, 0.25, labels / 10))
+features = geojson.GeoJsonWriter("a.geojson", "detection", kind, slide_id="a")
+with features, table.MeasurementsWriter("a.csv") as rows:
+    for one in found:
+        rows.write(one, features.write(one), kind.name)
+assert (geojson.rasterise(geojson.read_geojson("a.geojson"), labels.shape) == labels).all()
+for name in ("a.png", "a.tif"):
+    rasters.write_instances(name, rasters.array_tiles(labels), labels.shape, 0.25)
+heatmap.write_heatmap("heat.tif", labels / 10, 0.97)
+overlay.write_overlay("overlay.png", image, found, 1.0, kind)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert len(list(tmp_path.iterdir())) == 6

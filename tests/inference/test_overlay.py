@@ -9,7 +9,7 @@ from scipy import ndimage
 
 from dsfcnn.errors import UnreadableRegion
 from dsfcnn.inference.objects import Classification, Instance
-from dsfcnn.inference.overlay import contour, picture_of, write_heat_overlay, write_overlay
+from dsfcnn.inference.overlay import contour, mark_unreadable, picture_of, write_heat_overlay, write_overlay
 from dsfcnn.slides import open_slide
 
 TUMOUR = Classification("Tumour", "#c80000")
@@ -95,6 +95,15 @@ def test_a_slide_is_shown_within_4096_pixels_and_damage_is_seen():
     assert (picture[:, :2900] == 200).all()
     assert set(np.unique(picture[:, 3010:])) == {110, 170}
     assert np.array_equal(picture[0, 3200:3216, 0], [110] * 8 + [170] * 8)
+
+
+def test_regions_known_to_be_damaged_are_marked():
+    picture = np.full((30, 40, 3), 200, np.uint8)
+    mark_unreadable(picture, [(100, 50, 95, 60), (-40, 280, 80, 80), (1000, 1000, 10, 10)], 10.0)
+    marked = (picture != 200).all(2)
+    want = np.zeros((30, 40), bool)
+    want[5:11, 10:20] = want[28:, :4] = True  # every pixel that has some of it
+    np.testing.assert_array_equal(marked, want)
 
 
 def test_heat_tints_its_cells_only(tmp_path):
