@@ -90,6 +90,12 @@ def test_ids_depend_on_slide_kind_and_place_alone(tmp_path):
         assert not set(ids(objects)) & set(other)
 
 
+@pytest.mark.parametrize("name", ["", "two\nlines", 'a"b', "-x", "Grüße", b"\xff\xfe.svs".decode("utf-8", "surrogateescape")])
+def test_slides_of_any_name_have_ids(tmp_path, name):
+    (feature,) = read_geojson(write(tmp_path / "a.geojson", [Instance(0, 0, np.ones((2, 2), bool), 0.5)], slide_id=name))
+    assert uuid.UUID(feature["id"]).version == 5
+
+
 def test_objects_around_each_other_have_ids_of_their_own(tmp_path):
     around = np.ones((3, 3), bool)
     around[1, 1] = False
