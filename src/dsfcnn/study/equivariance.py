@@ -2,8 +2,8 @@
 
 The image is turned in equal steps, the network runs on each copy, and what it computes is turned back: planes in space, orientations to
 their places, complex numbers and arrows by their angle. Of a network that is equivariant nothing but interpolation is left in the variance
-over the turns. Feature A is the output of the second convolution, feature B that of the convolution after the last up-sampling, or of the last
-convolution of a classifier.
+over the turns. Feature A is the output of the second convolution, feature B that of the convolution after the last up-sampling, or of the
+last convolution of a classifier.
 """
 
 import math
@@ -17,12 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dsfcnn import __version__
 from dsfcnn.errors import DataError, MissingInputError, UsageError
 from dsfcnn.groups import Group
 from dsfcnn.layers import GConv2d, LiftConv2d, Upsample
 from dsfcnn.layers.harmonic import HarmonicConv2d
 from dsfcnn.layers.vector import VectorConv2d
 from dsfcnn.models import create, load_model, names
+from dsfcnn.slides import read_image
+from dsfcnn.slides.source import shown
 from dsfcnn.study.turning import probabilities, turn, turned
 
 _CONVOLUTIONS = (nn.Conv2d, LiftConv2d, GConv2d, HarmonicConv2d, VectorConv2d)
@@ -44,6 +47,10 @@ class Network:
         groups = (layer.group for layer in self.model.modules() if isinstance(layer, LiftConv2d | GConv2d | VectorConv2d))
         return next((group.orientations for group in groups), 1)
 
+    def reads(self, view: Tensor) -> Tensor:
+        """An RGB image as the network reads it: digit models get the mean of its channels."""
+        return view if self.channels == view.shape[1] else view.mean(1, keepdim=True)
+
     @property
     def channels(self) -> int:
         """Of the images it reads."""
@@ -61,7 +68,7 @@ def open_network(model: str, seed: int = 0) -> Network:
         return Network(Path(model).resolve().name, load_model(model).double(), trained=True)
     name, *parts = model.split(":")
     if name not in names():
-        raise MissingInputError(f"{model}: neither a model folder nor a model's name; give a folder, or a name such as steerable-nuclei:C8")
+        raise MissingInputError(f"{shown(model)}: neither a model folder nor a model's name; give one of them, such as steerable-nuclei:C8")
     options: dict[str, Any] = {}
     for part in parts:
         options |= {"width": _number(part, model)} if part[:1].isdigit() else {"group": part}
@@ -75,20 +82,24 @@ def _number(text: str, model: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise UsageError(f"{model}: {text!r} is neither a group nor a width; write name:group:width as in steerable-nuclei:C8:0.5") from None
+        raise UsageError(
+            f"{model}: {text!r} is neither a group nor a width; write name:group:width as in steerable-nuclei:C8:0.5"
+        ) from None
 
 
-def square_crop(pixels: np.ndarray, size: int) -> tuple[Tensor, int]:
+def open_image(path: str | Path, size: int) -> tuple[Tensor, int]:
     """An image as float64 (1, 3, H, W) in [0, 1] with even sides, and the side of the even square about its centre, at most ``size``.
 
     The rest of the image stays: it is what a turned crop sees in its corners.
     """
     if size < _SMALLEST:
         raise UsageError(f"size must be {_SMALLEST} pixels or more but is {size}; 256 is the usual")
+    pixels = read_image(path)
     height, width = (side // 2 * 2 for side in pixels.shape[:2])
     side = min(size // 2 * 2, height, width)
     if side < _SMALLEST:
-        raise DataError(f"an image of {pixels.shape[1]} x {pixels.shape[0]} pixels is too small to turn; give {_SMALLEST} or more a side")
+        found = f"{pixels.shape[1]} x {pixels.shape[0]} pixels"
+        raise DataError(f"{shown(path)}: {found} are too few to turn; give an image of {_SMALLEST} or more a side")
     image = torch.from_numpy(np.ascontiguousarray(pixels[:height, :width])).permute(2, 0, 1)
     return image[None].double() / 255, side
 
@@ -140,7 +151,7 @@ class Feature:
         return _over_planes(self.every.variance())
 
     def report(self) -> dict[str, Any]:
-        """Figures: mean variance inside the disc, its ratio to the output's own variance, for all steps and for quarter turns."""
+        """Figures: mean variance inside the disc, its ratio to the output's own, for all steps and quarter turns; classes of each turn."""
         found: dict[str, Any] = {"layer": self.layer, "feature_variance": self.own}
         for name, spread in (("all_steps", self.every), ("quarter_turns", self.quarter)):
             variance = spread.variance()
@@ -151,6 +162,8 @@ class Feature:
                 "mean_variance": mean if enough else None,
                 "ratio": mean / self.own if enough and self.own else None,
             }
+        if self.own is None:
+            found["probabilities"] = [picture.tolist() for picture in self.pictures]
         return found
 
 
@@ -158,35 +171,81 @@ class Feature:
 class Column:
     """What was found of one network, or of one with test-time turning."""
 
-    label: str
-    passes: int  # through the network for one prediction
+    network: Network
+    turns: int | None  # copies of test-time turning
     features: dict[str, Feature]
 
+    @property
+    def label(self) -> str:
+        return self.network.label if self.turns is None else f"{self.network.label}, mean of {self.turns} turns"
 
-def study(
-    network: Network, image: Tensor, size: int, steps: int, *, turns: int | None = None, tick: Callable[[], None] = lambda: None
-) -> Column:
-    """Run a network on the image's middle ``size`` x ``size`` pixels in ``steps`` orientations.
+    @property
+    def passes(self) -> int:
+        """Through the network for one prediction."""
+        return self.turns or 1
+
+    def report(self) -> dict[str, Any]:
+        features = {name: feature.report() for name, feature in self.features.items()}
+        return {
+            "model": self.label,
+            "architecture": self.network.model.architecture,
+            "weights": "trained" if self.network.trained else "random",
+            "passes": self.passes,
+            "features": features,
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Several networks on one image."""
+
+    views: list[Tensor]  # the image's turned crops, (1, 3, size, size) each
+    columns: list[Column]
+
+    def report(self) -> dict[str, Any]:
+        angles = [360 * step / len(self.views) for step in range(len(self.views))]
+        return {
+            "dsfcnn": __version__,
+            "size": self.views[0].shape[-1],
+            "angles": angles,
+            "quarter_turns": [angle for angle in angles if angle % 90 == 0],
+            "models": [column.report() for column in self.columns],
+        }
+
+
+def compare(
+    networks: Sequence[Network], image: Tensor, size: int, steps: int, turns: int | None = None, tick: Callable[[], None] = lambda: None
+) -> Comparison:
+    """Run networks on the image's middle ``size`` x ``size`` pixels in ``steps`` orientations.
 
     Args:
-        image: (1, 3, H, W) float64 of even sides, as from ``square_crop``; digit models get the mean of its channels.
-        turns: with test-time turning over so many copies; then predictions alone.
-        tick: called after each orientation.
+        image: (1, 3, H, W) float64 of even sides, as from ``open_image``; digit models get the mean of its channels.
+        turns: also the first network with test-time turning over so many copies.
+        tick: called after each orientation of each network.
     """
     if steps < 2:
         raise UsageError(f"steps must be 2 or more but is {steps}; 8 is the paper's")
+    views = [turn(image, 360 * step / steps, (size, size)) for step in range(steps)]
+    columns = []
+    for network in networks:
+        if not network.trained:
+            take_statistics(network, views[0])
+        columns.append(study(network, views, tick=tick))
+    if turns is not None:
+        columns.append(study(networks[0], views, turns, tick))
+    return Comparison(views, columns)
+
+
+def study(network: Network, views: Sequence[Tensor], turns: int | None = None, tick: Callable[[], None] = lambda: None) -> Column:
+    """One network on the turned crops; with ``turns`` of test-time turning, predictions alone."""
     model = network.model
-    image = image if network.channels == image.shape[1] else image.mean(1, keepdim=True)
-    crop = turn(image, 0, (size, size))
-    if not network.trained:
-        take_statistics(model, crop)
-    layers = {} if turns else find_features(model, crop)
+    layers = {} if turns else find_features(network)
     predict = turned(model, turns) if turns else lambda view: probabilities(model(view))
     features: dict[str, Feature] = {name: Feature(layer) for name, layer in layers.items()}
     with torch.no_grad(), watched(model, layers) as outputs:
-        for step in range(steps):
-            degrees = 360 * step / steps
-            found = predict(turn(image, degrees, (size, size)))
+        for step, view in enumerate(views):
+            degrees = 360 * step / len(views)
+            found = predict(network.reads(view))
             predictions = found if isinstance(found, dict) else {"classes": found}
             for name, output in {**outputs, **predictions}.items():
                 layer = model.get_submodule(layers[name]) if name in layers else None
@@ -194,13 +253,12 @@ def study(
                 feature.add(turn_back(output, layer, degrees), degrees)
                 _keep_picture(feature, output, layer)
             tick()
-    label = f"{network.label}, mean of {turns} turns" if turns else network.label
-    return Column(label, turns or 1, features)
+    return Column(network, turns, features)
 
 
-def find_features(model: nn.Module, images: Tensor) -> dict[str, str]:
+def find_features(network: Network) -> dict[str, str]:
     """Layers of features A and B by name, from the order in which the model calls its convolutions; 1x1 ones do not count."""
-    calls: list[str] = []
+    model, calls = network.model, list[str]()
 
     def note(name: str) -> Callable[..., None]:
         return lambda *_: calls.append(name)
@@ -210,7 +268,7 @@ def find_features(model: nn.Module, images: Tensor) -> dict[str, str]:
     handles = [layer.register_forward_hook(note(name)) for name, layer in (convolutions | ups).items()]
     try:
         with torch.no_grad():
-            model(turn(images, 0, (_SMALLEST, _SMALLEST)))
+            model(torch.zeros(1, network.channels, _SMALLEST, _SMALLEST, dtype=torch.float64))
     finally:
         for handle in handles:
             handle.remove()
@@ -240,17 +298,18 @@ def watched(model: nn.Module, layers: dict[str, str]) -> Iterator[dict[str, Tens
             handle.remove()
 
 
-def take_statistics(model: nn.Module, crop: Tensor) -> None:
-    """Batch norms of random weights learn the statistics of the crop's four quadrants; without any, values grow or vanish with depth."""
-    half = crop.shape[-1] // 2
-    quadrants = torch.cat([part for rows in crop.split(half, dim=-2) for part in rows.split(half, dim=-1)])
-    norms: list[Any] = [layer for layer in model.modules() if hasattr(layer, "momentum")]
+def take_statistics(network: Network, crop: Tensor) -> None:
+    """Batch norms of random weights take the statistics of the crop in four brightnesses; without, values grow or vanish with depth."""
+    brightness = torch.linspace(0.5, 1.5, 4, dtype=crop.dtype)[
+        :, None, None, None
+    ]  # about 1: a single image has no spread in the last layers
+    norms: list[Any] = [layer for layer in network.model.modules() if hasattr(layer, "momentum")]
     for norm in norms:
         norm.momentum = 1.0  # the next batch's, as they are
         norm.train()
     with torch.no_grad():
-        model(quadrants)
-    model.eval()
+        network.model(network.reads(crop) * brightness)
+    network.model.eval()
 
 
 def turn_back(output: Tensor, layer: nn.Module | None, degrees: float) -> Tensor:

@@ -1,7 +1,7 @@
 """Turned images, and test-time turning: the mean of a network's answers over turned copies of its input.
 
-Averaging makes any network's answer turn with its input, at the price of one pass for every copy; it leaves what the network computes inside
-as it is. The paper names it (test-time augmentation) as the other way to steady predictions.
+Averaging makes any network's answer turn with its input, at the price of one pass for every copy; it leaves what the network computes
+inside as it is. The paper names it (test-time augmentation) as the other way to steady predictions.
 """
 
 import math
@@ -52,8 +52,8 @@ def probabilities(outputs: Any) -> Any:
 class Turned:
     """A network's mean probabilities over ``turns`` turned copies of its input: (N, C, H, W) -> as the network, softmax taken.
 
-    Maps are turned back before they are averaged. Quarter turns are exact, for every height and width; for other angles a copy is as large as the
-    image's diagonal, with mirrored surroundings, so that no corner is lost.
+    Maps are turned back before they are averaged. Quarter turns are exact, for every height and width; for other angles a copy is as large as
+    the image's diagonal, with mirrored surroundings, so that no corner is lost.
     """
 
     def __init__(self, model: Callable[[Tensor], Any], turns: int = 4):
