@@ -35,7 +35,7 @@ def equivariance(
     from dsfcnn.files import atomic_write, claim_outputs
     from dsfcnn.slides.source import open_file, shown
     from dsfcnn.study.equivariance import compare, default_steps, open_image, open_network
-    from dsfcnn.study.equivariance_figure import draw_variance, frame_sheet, write_png
+    from dsfcnn.study.equivariance_figure import draw_variance, frame_sheet
 
     chosen = model or _DEFAULT
     for folder in chosen:
@@ -50,9 +50,9 @@ def equivariance(
         found = compare(networks, pixels, side, turns, _COPIES if test_time_turning else None, tick=lambda: progress.advance(bar))
     sheet, rows = frame_sheet(found.views, found.columns)
     with atomic_write(out / "variance.png") as stream:
-        write_png(draw_variance(found.views, found.columns), stream)
+        draw_variance(found.views, found.columns).savefig(stream, format="png", dpi=90, pil_kwargs={"optimize": True})
     with atomic_write(out / "frames.png") as stream:
-        write_png(sheet, stream)
+        sheet.save(stream, format="PNG", optimize=True)
     with open_file(image) as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     frames = {"file": "frames.png", "side": sheet.height // len(rows), "rows": rows}
@@ -67,15 +67,10 @@ def equivariance(
 
 
 def _print_table(report: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold")
-    for column in ("model", "passes", "of", "variance", "ratio", "quarter turns"):
-        table.add_column(column, justify="left" if column in ("model", "of") else "right", no_wrap=True)
+    print(f"{'':<12}{'mean variance':>16}{'/ its own':>12}{'quarter turns':>16}")
     for model in report["models"]:
-        table.add_row(model["model"], str(model["passes"]))
+        print(model["model"] if model["passes"] == 1 else f"{model['model']} ({model['passes']} passes)")
         for name, feature in model["features"].items():
             figures = [feature["all_steps"]["mean_variance"], feature["all_steps"]["ratio"], feature["quarter_turns"]["ratio"]]
-            table.add_row("", "", name, *("" if figure is None else f"{figure:.2e}" for figure in figures))
-    Console().print(table)
+            mean, ratio, quarter = ("-" if figure is None else f"{figure:.2e}" for figure in figures)
+            print(f"  {name:<10}{mean:>16}{ratio:>12}{quarter:>16}")

@@ -1,8 +1,7 @@
 """Pictures of the variance study: variance maps side by side, and a sheet of frames that a page can step through."""
 
 from collections.abc import Sequence
-from io import BytesIO
-from typing import BinaryIO
+from textwrap import fill
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from dsfcnn.study.equivariance import Column, Feature, disc
 
-FRAME = 96  # pixels a side of a frame on the sheet
+FRAME = 80  # pixels a side of a frame on the sheet
 _BRIGHTEST = 0.995  # quantile of the variances that is drawn brightest: single pixels should not darken the rest
 _VARIANCE, _FEATURE = "inferno", "gray"
 _TITLES = {"A": "feature A", "B": "feature B", "classes": "classes"}
@@ -34,7 +33,7 @@ def draw_variance(views: Sequence[Tensor], columns: Sequence[Column]) -> Figure:
     """
     names = list(dict.fromkeys(name for column in columns for name in column.features))
     across = 1 + 2 * len(columns)
-    figure = Figure(figsize=(1.75 * across + 0.6, 1.95 * len(names) + 0.5), layout="constrained")
+    figure = Figure(figsize=(1.5 * across + 0.6, 1.75 * len(names) + 0.8), layout="constrained")
     axes = figure.subplots(len(names), across, squeeze=False)
     for axis in axes.flat:
         axis.set_axis_off()
@@ -64,7 +63,7 @@ def draw_variance(views: Sequence[Tensor], columns: Sequence[Column]) -> Figure:
     for number, column in enumerate(columns):
         heading = axes[0, 1 + 2 * number]
         passes = "" if column.passes == 1 else f"\n{column.passes} passes"
-        heading.set_title(f"{column.label.replace(', ', chr(10))}{passes}\n{heading.get_title()}", fontsize=7, fontweight="bold")
+        heading.set_title(f"{fill(column.label, 22)}{passes}\n{heading.get_title()}", fontsize=7, fontweight="bold")
     figure.suptitle(
         f"Variance over {len(views)} turns of the input; above each map its mean, relative to the output's own variance", fontsize=9
     )
@@ -88,15 +87,6 @@ def frame_sheet(views: Sequence[Tensor], columns: Sequence[Column]) -> tuple[Ima
             rows.append(np.concatenate([_frame(picture) for picture in scaled], axis=1))
             names.append(f"{column.label}: {name}")
     return Image.fromarray(np.concatenate(rows)), names
-
-
-def write_png(picture: Figure | Image.Image, stream: BinaryIO) -> None:
-    """As PNG with a palette of 256 colours: a third of the bytes, and no difference to see."""
-    if isinstance(picture, Figure):
-        drawn = BytesIO()
-        picture.savefig(drawn, format="png", dpi=110)
-        picture = Image.open(drawn).convert("RGB")
-    picture.quantize(256, dither=Image.Dither.NONE).save(stream, format="PNG", optimize=True)
 
 
 def _frame(picture: np.ndarray) -> np.ndarray:

@@ -52,8 +52,8 @@ def probabilities(outputs: Any) -> Any:
 class Turned:
     """A network's mean probabilities over ``turns`` turned copies of its input: (N, C, H, W) -> as the network, softmax taken.
 
-    Maps are turned back before they are averaged. Quarter turns are exact, for every height and width; for other angles a copy is as large as
-    the image's diagonal, with mirrored surroundings, so that no corner is lost.
+    Maps are turned back before they are averaged. Quarter turns are exact, for every height and width; for other angles a copy is as large
+    as the image's diagonal, with mirrored surroundings, so that no corner is lost.
     """
 
     def __init__(self, model: Callable[[Tensor], Any], turns: int = 4):
