@@ -299,17 +299,19 @@ def watched(model: nn.Module, layers: dict[str, str]) -> Iterator[dict[str, Tens
 
 
 def take_statistics(network: Network, crop: Tensor) -> None:
-    """Batch norms of random weights take the statistics of the crop in four brightnesses; without, values grow or vanish with depth."""
-    brightness = torch.linspace(0.5, 1.5, 4, dtype=crop.dtype)[
-        :, None, None, None
-    ]  # about 1: a single image has no spread in the last layers
-    norms: list[Any] = [layer for layer in network.model.modules() if hasattr(layer, "momentum")]
-    for norm in norms:
-        norm.momentum = 1.0  # the next batch's, as they are
-        norm.train()
+    """Batch norms of random weights take the statistics of the crop in its four quarter turns; without, values grow or vanish with depth.
+
+    Those in the head of a classifier stay as they are: they see one pixel an image, which in these four hardly varies.
+    """
+    model = network.model
+    head = set(model.head.modules()) if isinstance(getattr(model, "head", None), nn.Module) else set()
+    for layer in model.modules():
+        if hasattr(layer, "momentum") and layer not in head:
+            layer.momentum = 1.0  # the next batch's, as they are
+            layer.train()
     with torch.no_grad():
-        network.model(network.reads(crop) * brightness)
-    network.model.eval()
+        model(network.reads(torch.cat([turn(crop, degrees) for degrees in (0, 90, 180, 270)])))
+    model.eval()
 
 
 def turn_back(output: Tensor, layer: nn.Module | None, degrees: float) -> Tensor:
