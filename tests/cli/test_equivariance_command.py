@@ -77,7 +77,7 @@ def test_a_model_folder(image, tmp_path, capsys):
     save_model(create("vfcnn-tumour", group="C4", width=0.1), tmp_path / "mine")
     assert run("--model", tmp_path / "mine", image, "--size", 32, "--out", tmp_path / "out", "--json") == 0
     (model,) = json.loads(capsys.readouterr().out)["models"]
-    assert (model["model"], model["weights"]) == ("mine", "trained")
+    assert (model["model"], model["weights"]) == ("mine", "folder")
     assert list(model["features"]) == ["A", "B", "classes"]
     assert model["features"]["A"]["quarter_turns"]["ratio"] < 1e-8
     assert len(model["features"]["classes"]["probabilities"]) == 4

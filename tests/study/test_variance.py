@@ -83,8 +83,6 @@ def test_the_figures_written_out(image):
     """Feature A of a C4 network in plain numpy: turn back in space, roll the orientations, variance, mean over the disc."""
     network = open_network("steerable-glands:C4:0.15")
     comparison = compare([network], *image, steps=4)
-    feature = comparison.columns[0].features["A"]
-    level = network.model.encoder[0]
     plain = open_network("cnn-glands:0.15")
     for model, orientations in ((network, 4), (plain, 1)):
         feature = compare([model], *image, steps=4).columns[0].features["A"]
@@ -203,12 +201,14 @@ def test_models_by_name_and_by_folder(tmp_path):
     assert weights[0].dtype == torch.float64
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
-    assert (first.label, first.trained, first.orientations, first.channels) == ("steerable-digits C4 width 0.1", False, 4, 1)
+    assert (first.label, first.stored, first.orientations, first.channels) == ("steerable-digits C4 width 0.1", False, 4, 1)
     assert open_network("gcnn-nuclei").label == "gcnn-nuclei C8"
     assert open_network("cnn-nuclei:0.1").label == "cnn-nuclei width 0.1"
     save_model(create("vfcnn-tumour", group="C12", width=0.1), tmp_path / "mine")
     mine = open_network(str(tmp_path / "mine"))
-    assert (mine.label, mine.trained, mine.orientations, mine.channels) == ("mine", True, 12, 3)
+    assert (mine.label, mine.stored, mine.orientations, mine.channels) == ("mine", True, 12, 3)
+    (tmp_path / "mine").rename(tmp_path / "best")
+    assert open_network(str(tmp_path / "best")).label == tmp_path.name
 
 
 def test_the_weights_of_a_folder_stay(tmp_path, image, as_trained):

@@ -54,7 +54,7 @@ def equivariance(
     with atomic_write(out / "frames.png") as stream:
         sheet.save(stream, format="PNG", optimize=True)
     with open_file(image) as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        digest = hashlib.sha256(stream.read()).hexdigest()
     frames = {"file": "frames.png", "side": sheet.height // len(rows), "rows": rows}
     report = {**found.report(), "image_sha256": digest, "seed": seed, "frames": frames}
     text = json_format.dumps(report, indent=2)

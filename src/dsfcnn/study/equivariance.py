@@ -39,7 +39,7 @@ class Network:
 
     label: str
     model: nn.Module
-    trained: bool
+    stored: bool  # whether the weights come from a folder
 
     @property
     def orientations(self) -> int:
@@ -65,7 +65,9 @@ def open_network(model: str, seed: int = 0) -> Network:
     'steerable-digits C4 width 0.2'
     """
     if Path(model).is_dir():
-        return Network(Path(model).resolve().name, load_model(model).double(), trained=True)
+        folder = Path(model).resolve()
+        folder = folder.parent if folder.name == "best" else folder  # which a training run calls its model; the run has a name
+        return Network(shown(folder.name), load_model(model).double(), stored=True)
     name, *parts = model.split(":")
     if name not in names():
         raise MissingInputError(f"{shown(model)}: neither a model folder nor a model's name; give one of them, such as steerable-nuclei:C8")
@@ -74,8 +76,9 @@ def open_network(model: str, seed: int = 0) -> Network:
         options |= {"width": _number(part, model)} if part[:1].isdigit() else {"group": part}
     torch.manual_seed(seed)
     built = create(name, **options).double().eval()
-    group = f" {options.get('group', built.architecture['group'])}" if "group" in built.architecture else ""  # type: ignore[operator,index]
-    return Network(f"{name}{group}{f' width {parts[-1]}' if 'width' in options else ''}", built, trained=False)
+    group = f" {built.architecture['group']}" if "group" in built.architecture else ""  # type: ignore[operator,index]
+    width = f" width {options['width']:g}" if "width" in options else ""
+    return Network(f"{name}{group}{width}", built, stored=False)
 
 
 def _number(text: str, model: str) -> float:
@@ -189,7 +192,7 @@ class Column:
         return {
             "model": self.label,
             "architecture": self.network.model.architecture,
-            "weights": "trained" if self.network.trained else "random",
+            "weights": "folder" if self.network.stored else "random",
             "passes": self.passes,
             "features": features,
         }
@@ -228,7 +231,7 @@ def compare(
     views = [turn(image, 360 * step / steps, (size, size)) for step in range(steps)]
     columns = []
     for network in networks:
-        if not network.trained:
+        if not network.stored:
             take_statistics(network, views[0])
         columns.append(study(network, views, tick=tick))
     if turns is not None:
@@ -304,11 +307,11 @@ def take_statistics(network: Network, crop: Tensor) -> None:
     Those in the head of a classifier stay as they are: they see one pixel an image, which in these four hardly varies.
     """
     model = network.model
-    head = set(model.head.modules()) if isinstance(getattr(model, "head", None), nn.Module) else set()
-    for layer in model.modules():
-        if hasattr(layer, "momentum") and layer not in head:
-            layer.momentum = 1.0  # the next batch's, as they are
-            layer.train()
+    norms: dict[str, Any] = {name: layer for name, layer in model.named_modules() if hasattr(layer, "momentum")}
+    for name, norm in norms.items():
+        if not name.startswith("head."):
+            norm.momentum = 1.0  # the next batch's, as they are
+            norm.train()
     with torch.no_grad():
         model(network.reads(torch.cat([turn(crop, degrees) for degrees in (0, 90, 180, 270)])))
     model.eval()

@@ -18,14 +18,14 @@ from dsfcnn.study.equivariance import Column, Feature, disc
 FRAME = 80  # pixels a side of a frame on the sheet
 _BRIGHTEST = 0.995  # quantile of the variances that is drawn brightest: single pixels should not darken the rest
 _VARIANCE, _FEATURE = "inferno", "gray"
-_TITLES = {"A": "feature A", "B": "feature B", "classes": "classes"}
+_RELATIVE = ("A", "B")  # divided by their own variance, since networks differ in the scale of their features
 
 
 def draw_variance(views: Sequence[Tensor], columns: Sequence[Column]) -> Figure:
     """A row per feature and prediction; for each network what it gives for the upright image, and the variance over the turns.
 
-    A row's variance maps share their colours. Those of features are divided by the feature's own variance, since networks differ in scale;
-    those of probabilities are as they are.
+    A row's variance maps share their colours. Those of features are divided by the feature's own variance, those of probabilities are as
+    they are.
 
     Args:
         views: the turned images, (1, C, H, W) each.
@@ -41,33 +41,37 @@ def draw_variance(views: Sequence[Tensor], columns: Sequence[Column]) -> Figure:
         if row < len(names):
             _show(axes[row, 0], _colours(view), f"input, {degrees:g}°")
     for row, name in enumerate(names):
-        limit = _limit([_shown_variance(name, column.features[name]) for column in columns if name in column.features])
-        drawn = None
-        for number, column in enumerate(columns):
-            picture, variance = axes[row, 1 + 2 * number], axes[row, 2 + 2 * number]
-            if name not in column.features:
-                continue
-            feature = column.features[name]
-            if feature.own is None:
-                _draw_classes(picture, feature)
-                variance.text(0.5, 0.5, _figures(feature), ha="center", va="center", fontsize=7, transform=variance.transAxes)
-                continue
-            _show(picture, feature.pictures[0].numpy(), _TITLES.get(name, f"{name} probability"), cmap=_FEATURE)
-            inside = np.where(disc(feature.variance_map()).numpy(), _shown_variance(name, feature), np.nan)
-            drawn = _show(variance, inside, _figures(feature), cmap=_VARIANCE, vmin=0, vmax=limit)
+        drawn = _draw_row(axes[row], name, columns)
         if drawn is not None:
-            label = "variance / its own" if name in ("A", "B") else "variance"
             bar = figure.colorbar(drawn, ax=axes[row, -1], fraction=0.08)
-            bar.set_label(label, fontsize=7)
+            bar.set_label("variance / its own" if name in _RELATIVE else "variance", fontsize=7)
             bar.ax.tick_params(labelsize=6)
     for number, column in enumerate(columns):
         heading = axes[0, 1 + 2 * number]
         passes = "" if column.passes == 1 else f"\n{column.passes} passes"
-        heading.set_title(f"{fill(column.label, 22)}{passes}\n{heading.get_title()}", fontsize=7, fontweight="bold")
+        heading.set_title(f"{fill(column.label, 22)}{passes}\n{heading.get_title()}", fontsize=7, fontweight="bold", parse_math=False)
     figure.suptitle(
         f"Variance over {len(views)} turns of the input; above each map its mean, relative to the output's own variance", fontsize=9
     )
     return figure
+
+
+def _draw_row(axes: Sequence[Axes], name: str, columns: Sequence[Column]) -> AxesImage | None:
+    """One feature of every network that has it; the last variance map, if there is any."""
+    limit = _limit([_shown_variance(name, column.features[name]) for column in columns if name in column.features])
+    drawn = None
+    for column, picture, variance in zip(columns, axes[1::2], axes[2::2]):
+        if name not in column.features:
+            continue
+        feature = column.features[name]
+        if feature.own is None:
+            _draw_classes(picture, feature)
+            variance.text(0.5, 0.5, _figures(feature), ha="center", va="center", fontsize=7, transform=variance.transAxes)
+            continue
+        _show(picture, feature.pictures[0].numpy(), f"feature {name}" if name in _RELATIVE else f"{name} probability", cmap=_FEATURE)
+        inside = np.where(disc(feature.variance_map()).numpy(), _shown_variance(name, feature), np.nan)
+        drawn = _show(variance, inside, _figures(feature), cmap=_VARIANCE, vmin=0, vmax=limit)
+    return drawn
 
 
 def frame_sheet(views: Sequence[Tensor], columns: Sequence[Column]) -> tuple[Image.Image, list[str]]:
@@ -103,7 +107,7 @@ def _colours(view: Tensor) -> np.ndarray:
 
 def _shown_variance(name: str, feature: Feature) -> np.ndarray:
     variance = feature.variance_map().numpy()
-    return variance / feature.own if name in ("A", "B") and feature.own else variance
+    return variance / feature.own if name in _RELATIVE and feature.own else variance
 
 
 def _limit(maps: Sequence[np.ndarray]) -> float:

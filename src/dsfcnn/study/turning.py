@@ -74,7 +74,7 @@ class Turned:
             if isinstance(total, Tensor):  # classes: nothing to turn back, so the copy may be as large as the image
                 total = total + probabilities(self.model(turn(images, degrees)))
                 continue
-            size = tuple(images.shape[-2:])
+            size = images.shape[-2], images.shape[-1]
             frame = None if degrees % 90 == 0 else (math.ceil(math.hypot(*size)),) * 2
             found = probabilities(self.model(turn(images, degrees, frame)))
             total = {head: total[head] + turn(maps, -degrees, size) for head, maps in found.items()}
