@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from scipy import ndimage
 
 from dsfcnn.errors import DataError, GroupError, MissingInputError, UsageError
 from dsfcnn.groups import act, parse_group
@@ -243,6 +244,18 @@ def test_the_square_in_the_middle(height, width, size, side, tmp_path):
     for k in range(4):
         view = turn(image, 90 * k, (side, side))[0].movedim(0, -1) * 255
         np.testing.assert_allclose(view, np.rot90(crop, k), atol=1e-9)
+
+
+def test_a_turned_square_sees_what_lies_around_it(tmp_path):
+    """The corners of a square turned by any angle, from an image that is much larger."""
+    pixels = picture(160, 200)
+    Image.fromarray(pixels).save(tmp_path / "image.png")
+    image, side = open_image(tmp_path / "image.png", 40)
+    assert max(image.shape) < 64
+    whole = pixels.astype(float) / 255
+    for degrees in (30, 45, 250):
+        want = ndimage.rotate(whole, degrees, reshape=False, order=1)[60:100, 80:120]
+        np.testing.assert_allclose(turn(image, degrees, (side, side))[0].movedim(0, -1), want, atol=1e-9)
 
 
 def test_images_that_cannot_be_turned(tmp_path, refused):

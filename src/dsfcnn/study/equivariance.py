@@ -86,14 +86,14 @@ def _number(text: str, model: str) -> float:
         return float(text)
     except ValueError:
         raise UsageError(
-            f"{model}: {text!r} is neither a group nor a width; write name:group:width as in steerable-nuclei:C8:0.5"
+            f"{shown(model)}: {text!r} is neither a group nor a width; write name:group:width as in steerable-nuclei:C8:0.5"
         ) from None
 
 
 def open_image(path: str | Path, size: int) -> tuple[Tensor, int]:
     """An image as float64 (1, 3, H, W) in [0, 1] with even sides, and the side of the even square about its centre, at most ``size``.
 
-    The rest of the image stays: it is what a turned crop sees in its corners.
+    What lies around the square stays as far as its corners reach when it is turned.
     """
     if size < _SMALLEST:
         raise UsageError(f"size must be {_SMALLEST} pixels or more but is {size}; 256 is the usual")
@@ -103,7 +103,9 @@ def open_image(path: str | Path, size: int) -> tuple[Tensor, int]:
     if side < _SMALLEST:
         found = f"{pixels.shape[1]} x {pixels.shape[0]} pixels"
         raise DataError(f"{shown(path)}: {found} are too few to turn; give an image of {_SMALLEST} or more a side")
-    image = torch.from_numpy(np.ascontiguousarray(pixels[:height, :width])).permute(2, 0, 1)
+    reach = math.ceil(side / math.sqrt(2)) + 1  # pixels from the centre, one more to interpolate
+    rows, columns = (slice(max(0, length // 2 - reach), min(length, length // 2 + reach)) for length in (height, width))
+    image = torch.from_numpy(np.ascontiguousarray(pixels[rows, columns])).permute(2, 0, 1)
     return image[None].double() / 255, side
 
 
@@ -302,9 +304,9 @@ def watched(model: nn.Module, layers: dict[str, str]) -> Iterator[dict[str, Tens
 
 
 def take_statistics(network: Network, crop: Tensor) -> None:
-    """Batch norms of random weights take the statistics of the crop in its four quarter turns; without, values grow or vanish with depth.
+    """Batch norms of random weights take the statistics of the upright crop; without any, values grow or vanish with depth.
 
-    Those in the head of a classifier stay as they are: they see one pixel an image, which in these four hardly varies.
+    Those in the head of a classifier stay as they are: they see one pixel an image.
     """
     model = network.model
     norms: dict[str, Any] = {name: layer for name, layer in model.named_modules() if hasattr(layer, "momentum")}
@@ -313,7 +315,7 @@ def take_statistics(network: Network, crop: Tensor) -> None:
             norm.momentum = 1.0  # the next batch's, as they are
             norm.train()
     with torch.no_grad():
-        model(network.reads(torch.cat([turn(crop, degrees) for degrees in (0, 90, 180, 270)])))
+        model(network.reads(crop))
     model.eval()
 
 
