@@ -29,14 +29,14 @@ def evaluate(
     from dsfcnn.files import claim_outputs
     from dsfcnn.kernels import set_backend
     from dsfcnn.kernels.memory import keep_memory
-    from dsfcnn.study.turning import turned
+    from dsfcnn.study.turning import TurnedLogits
     from dsfcnn.training.judge import Judged, write_judgement
 
     keep_memory()
     set_backend(backend)
     if out is not None:
         claim_outputs(out, ["metrics.json", "table.md", "best.png", "worst.png"], overwrite)
-    judged = Judged(model, wrap=(lambda network: turned(network, turns)) if turns > 1 else None)
+    judged = Judged(model, wrap=(lambda network: TurnedLogits(network, turns)) if turns > 1 else None)
     images = open_dataset(data, split, data_format, data_mpp, split_file=split_file, cache=cache)
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:

@@ -12,6 +12,7 @@ from dsfcnn import __version__
 from dsfcnn.cli.bench import bench
 from dsfcnn.cli.data import data
 from dsfcnn.cli.doctor import doctor
+from dsfcnn.cli.equivariance import equivariance
 from dsfcnn.cli.evaluate import evaluate
 from dsfcnn.cli.filters import filters
 from dsfcnn.cli.info import info
@@ -26,6 +27,7 @@ app.command()(train)
 app.command()(evaluate)
 app.command()(study)
 app.command()(filters)
+app.command()(equivariance)
 app.command()(bench)
 app.command()(info)
 app.command()(doctor)
