@@ -10,7 +10,7 @@ from torch import nn
 
 from dsfcnn.errors import UsageError
 from dsfcnn.models import create
-from dsfcnn.study.turning import turn, turned
+from dsfcnn.study.turning import TurnedLogits, turn, turned
 
 
 def smooth(*shape, blur=3.0):
@@ -119,3 +119,14 @@ def test_a_model_by_name():
 def test_no_turns_are_refused(turns, refused):
     with refused(UsageError, fix="4 is exact"):
         turned(Classes(), turns)
+
+
+@pytest.mark.parametrize("name", ["cnn-nuclei", "cnn-tumour"])
+def test_a_turned_model_in_place_of_a_model(name):
+    """Its softmax is the mean that ``turned`` gives."""
+    torch.manual_seed(0)
+    model, images = create(name, width=0.1).eval(), torch.rand(1, 3, 32, 32)
+    with torch.inference_mode():
+        found, wanted = TurnedLogits(model, 4)(images), turned(model, 4)(images)
+    for ours, theirs in zip(found.values(), wanted.values()) if isinstance(found, dict) else [(found, wanted)]:
+        torch.testing.assert_close(ours.softmax(1), theirs)
