@@ -40,10 +40,14 @@ def probabilities(model: Callable[[Tensor], Any], image: np.ndarray) -> dict[str
     low, high = max(0, _SMALLEST - height), max(0, _SMALLEST - width)
     padded = np.pad(image, ((0, low), (0, high), (0, 0)), mode="edge") if low or high else image
     with torch.inference_mode():
-        outputs = model(to_tensor(padded[None]))
+        outputs = model(to_tensor(padded[None]).to(_number_type(model)))
         if not isinstance(outputs, dict):
             return {"class": outputs[0].double().softmax(0).float().numpy()}
         return {head: logits[0, :, :height, :width].softmax(0).float().numpy() for head, logits in outputs.items()}
+
+
+def _number_type(model: Any) -> torch.dtype:
+    return next((weight.dtype for weight in model.parameters()), torch.float32) if isinstance(model, nn.Module) else torch.float32
 
 
 def predict(model: nn.Module, task: Task, image: np.ndarray, image_mpp: float, mpp: float, settings: Any = None) -> np.ndarray:
