@@ -11,7 +11,15 @@ from functools import partial
 from pathlib import Path
 
 _SERVER = multiprocessing.get_context("forkserver")  # its children have run nothing yet: no threads, no random state
-_SERVER.set_forkserver_preload(["dsfcnn.training.run", "dsfcnn.cli.main", "matplotlib.backends.backend_agg", "tensorboard.summary.writer"])
+_SERVER.set_forkserver_preload(
+    [
+        "dsfcnn.training.run",
+        "dsfcnn.cli.main",
+        "matplotlib.backends.backend_agg",
+        "tensorboard.summary.writer",
+        "torch._dynamo",  # which torch loads with the first optimiser, and takes its time
+    ]
+)
 
 
 @dataclass

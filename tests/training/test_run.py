@@ -167,7 +167,7 @@ def test_two_runs_in_one_folder(whole, train, tumour):
     import fcntl
 
     with (whole / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.lockf(lock, fcntl.LOCK_EX)
         for arguments in ([], ["--resume"]):
             said(train(tumour, whole, *arguments), 75, "another run is at work")
 

@@ -214,14 +214,17 @@ def _silent(line: str) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """One run in a folder at a time; the lock goes with the process, however that ends."""
+    """One run in a folder at a time; the lock goes with the process, however that ends.
+
+    It is of the kind that the workers do not inherit: with flock's, one that outlives a killed run by seconds would keep the folder.
+    """
     try:
         stream = (folder / ".lock").open("w")
     except OSError as error:
         raise OutputError(f"{folder}: not writable ({error.strerror}); give another --out") from error
     with stream:
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise FolderInUse(f"{folder}: another run is at work there; wait for it, or give another --out") from None
         yield
