@@ -1,0 +1,1 @@
+"""Prediction on images and whole slides, and the files it writes."""
