@@ -20,7 +20,7 @@ def measure_margin(network: Network, images: Sequence[np.ndarray], *, tolerance:
 
     Args:
         network: of a segmentation model.
-        images: uint8 (H, W, 3) at the network's resolution, tissue of the kind that it is for; at least twice as large as the margin will be.
+        images: uint8 (H, W, 3) at the network's resolution, of the tissue that it is for; more than twice as large as the margin will be.
         tolerance: largest difference of any probability.
 
     Raises:

@@ -4,8 +4,8 @@ Every pixel belongs to one tile, and is labelled as that tile sees it. Two tiles
 object of one covers about the same of these as an object of the other, they are the same object, and their pieces are joined. So an object
 is written once, whatever its size, no pixel belongs to two, and nothing depends on the order in which tiles were computed.
 
-An object whose neighbour tile does not see it has no second piece. If most of it would lie beyond the border, it is dropped: there the other tile's
-objects count.
+An object that the tile beyond the border does not see has no second piece. If most of it would lie over there it is dropped: in those
+pixels the other tile's objects count.
 """
 
 from collections import defaultdict

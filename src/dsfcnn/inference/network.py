@@ -1,8 +1,8 @@
 """The network as a function from RGB pixels to probabilities, for every size of image.
 
 Four poolings halve an image exactly when its sides are multiples of 16. An image is therefore mirrored beyond its right and lower edge up
-to the next multiple, and the result is cut back. A tile whose corner lies on a multiple of 16 is then halved at the same places as the whole
-image, which is what lets tiles meet without a seam.
+to the next multiple, and the result is cut back. A tile whose corner lies on a multiple of 16 is then halved at the same places as the
+whole image, which is what lets tiles meet without a seam.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
 """A trained model that takes images as they are: any size, any resolution.
 
-The image is brought to the model's resolution, the network gives probabilities there, and objects are decoded on a grid that is as fine as the
-finer of the image and the task (a network that sees at 0.5 um/px still outlines nuclei at 0.25), then put on the image's own pixels.
+The image is brought to the model's resolution, the network gives probabilities there, and objects are decoded on a grid as fine as the
+finer of image and task (a network that sees at 0.5 um/px still outlines nuclei at 0.25), then put on the image's own pixels.
 """
 
 import json
