@@ -63,7 +63,7 @@ def find_tissue(slide: Slide, *, mpp: float | None = None) -> Tissue:
     mpp = _resolution(slide) if mpp is None else mpp
     if not (math.isfinite(mpp) and mpp > 0):
         raise UsageError(f"a tissue mask of {mpp} um per pixel; give a positive resolution, such as 8")
-    picture, unreadable = _overview(slide, mpp)
+    picture, unreadable = overview(slide, mpp)
     mask = tissue_of(picture, mpp, ~unreadable)
     return Tissue(mask | unreadable, unreadable, mpp, mpp / slide.mpp)
 
@@ -136,7 +136,7 @@ def _resolution(slide: Slide) -> float:
     return max(slide.mpp, min(_MPP, longest / _SIDES[0]), longest / _SIDES[1])
 
 
-def _overview(slide: Slide, mpp: float) -> tuple[np.ndarray, np.ndarray]:
+def overview(slide: Slide, mpp: float) -> tuple[np.ndarray, np.ndarray]:
     """The whole slide at ``mpp``, and which pixels of it could not be read."""
     scale = mpp / slide.mpp
     width, height = max(1, round(slide.width / scale)), max(1, round(slide.height / scale))
