@@ -62,3 +62,17 @@ class UnreadableRegion(DataError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class FolderInUse(DsfcnnError, OSError):
+    """A folder in which another run is at work."""
+
+    exit_code = 75
+
+
+class Interrupted(DsfcnnError):
+    """A run that was asked to stop, and can go on; ``exit_code`` says by which signal."""
+
+    def __init__(self, message: str, exit_code: int):
+        super().__init__(message)
+        self.exit_code = exit_code

@@ -14,9 +14,17 @@ from dsfcnn.errors import DsfcnnError
 
 
 def load_batches(
-    crops: Crops, batch: int, steps: range, *, workers: int = 0, prepare: Callable[[list[Sample]], Any] | None = None
+    crops: Crops,
+    batch: int,
+    steps: range,
+    *,
+    workers: int = 0,
+    prepare: Callable[[list[Sample]], Any] | None = None,
+    share: tuple[int, int] = (0, 1),
 ) -> Iterator[Any]:
     """The batches ``steps`` in order, each as ``prepare`` returns it (default: the list of samples).
+
+    ``share`` (number, of how many) takes one part of every batch, for one of several processes that train together.
 
     ``prepare`` runs in the worker; arrays of numpy travel through a pipe and need no shared memory. A damaged file raises its own error
     here, not a traceback of another process.
@@ -24,7 +32,7 @@ def load_batches(
     import torch
     from torch.utils.data import DataLoader
 
-    source = _Steps(crops, batch, prepare or list)
+    source = _Steps(crops, batch, prepare or list, share)
     # A generator of its own: torch's loader draws a seed when it starts, and must not take it from that of the training.
     own = torch.Generator().manual_seed(0)
     loader = DataLoader(source, batch_size=None, sampler=steps, num_workers=workers, generator=own)  # type: ignore[arg-type,var-annotated]
@@ -49,12 +57,14 @@ class _Failure:
 class _Steps:
     """What torch's loader asks for step by step."""
 
-    def __init__(self, crops: Crops, batch: int, prepare: Callable[[list[Sample]], Any]):
+    def __init__(self, crops: Crops, batch: int, prepare: Callable[[list[Sample]], Any], share: tuple[int, int]):
         self.crops, self.batch, self.prepare = crops, batch, prepare
+        number, of = share
+        self.mine = range(batch * number // of, batch * (number + 1) // of)
 
     def __getitem__(self, step: int) -> _Made | _Failure:
         try:
-            places = (divmod(step * self.batch + i, len(self.crops)) for i in range(self.batch))
+            places = (divmod(step * self.batch + i, len(self.crops)) for i in self.mine)
             return _Made(self.prepare([self.crops.draw(epoch, index) for epoch, index in places]))
         except DsfcnnError as error:
             return _Failure(error)

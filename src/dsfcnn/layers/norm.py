@@ -31,27 +31,35 @@ class GBatchNorm(nn.BatchNorm3d):
     def before_relu(self, maps: Joined) -> Activation:
         """What this layer with a ReLU after it does to each field; in training by the batch's statistics, of which it takes note."""
         if self.training or self.running_mean is None or self.running_var is None:
-            mean, variance = maps.moments()
-            self._take_note(mean.detach(), variance.detach(), maps.numbers())
+            mean, variance, numbers = self.batch_moments(maps)
+            if self.training:
+                take_note(self, mean.detach(), variance.detach(), numbers)
         else:
             mean, variance = self.running_mean, self.running_var
         scale = (variance + self.eps).rsqrt()
         beta = torch.zeros_like(mean) if self.bias is None else self.bias
         return Activation(mean, scale if self.weight is None else scale * self.weight, beta)
 
-    def _take_note(self, mean: Tensor, variance: Tensor, numbers: int) -> None:
-        """Running statistics, by the rules of torch's batch norm."""
-        if not self.training or self.running_mean is None or self.running_var is None:
-            return
-        if self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)
-        momentum = 1 / self.num_batches_tracked.item() if self.momentum is None and self.num_batches_tracked is not None else self.momentum
-        assert momentum is not None
-        self.running_mean.lerp_(mean, momentum)
-        self.running_var.lerp_(variance * (numbers / (numbers - 1)), momentum)
+    def batch_moments(self, maps: Joined) -> tuple[Tensor, Tensor, int]:
+        """Mean and variance of every field, and of how many numbers."""
+        return *maps.moments(), maps.numbers()
 
     def plain(self) -> "FieldAffine":
         return FieldAffine(*self.scale_and_shift())
+
+
+def take_note(norm: nn.modules.batchnorm._BatchNorm, mean: Tensor, variance: Tensor, numbers: int) -> None:
+    """Running statistics, by the rules of torch's batch norm."""
+    if norm.running_mean is None or norm.running_var is None:
+        return
+    if norm.num_batches_tracked is not None:
+        norm.num_batches_tracked.add_(1)
+    momentum = norm.momentum
+    if momentum is None:
+        assert norm.num_batches_tracked is not None
+        momentum = 1 / norm.num_batches_tracked.item()
+    norm.running_mean.lerp_(mean, momentum)
+    norm.running_var.lerp_(variance * (numbers / (numbers - 1)), momentum)
 
 
 class FieldAffine(nn.Module):

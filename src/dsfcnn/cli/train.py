@@ -1,0 +1,47 @@
+"""``dsfcnn train``: any model on any data."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def train(
+    config: Annotated[Path, typer.Argument(help="A configuration, such as configs/nuclei-small.yaml.")],
+    changes: Annotated[list[str] | None, typer.Argument(help="key=value changes of it.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("run"),
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run in --out stopped.")] = False,
+    backend: Annotated[str, typer.Option(help="auto, dense or spectral G-convolutions.")] = "auto",
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of the network; all processors by default.")] = None,
+) -> None:
+    """Train a model; the best one ends in OUT/best, curves and metrics beside it."""
+    import sys
+
+    import torch
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from dsfcnn.kernels import set_backend
+    from dsfcnn.kernels.memory import keep_memory
+    from dsfcnn.training.config import read_config
+    from dsfcnn.training.run import Run
+    from dsfcnn.training.state import State
+
+    keep_memory()
+    set_backend(backend)
+    if threads:
+        torch.set_num_threads(threads)
+    settings = read_config(config, changes or [])
+    console = Console(stderr=True)
+    columns = (TextColumn("step"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.fields[speed]}"), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        shown = bar.add_task("", total=settings.steps, speed="")
+
+        def progress(state: State, loss: float) -> None:
+            speed = (bar.tasks[0].speed or 0) * settings.batch
+            bar.update(shown, completed=state.step, speed=f"loss {loss:.3f}, {speed:.1f} samples/s")
+
+        command = " ".join(["dsfcnn train", config.name, *(changes or [])])
+        run = Run(settings, out, tell=lambda line: bar.console.print(line, highlight=False, soft_wrap=True), command=command)
+        run.train(resume, progress)
+    print(f"best model: {out / 'best'}", file=sys.stdout)

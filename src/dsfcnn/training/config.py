@@ -1,0 +1,172 @@
+"""The configuration of a training run: read from YAML, checked, and kept with everything that the run writes."""
+
+import difflib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from dsfcnn.data import Augment
+from dsfcnn.errors import MissingInputError, UsageError
+
+_LARGEST, _DEEPEST = 1 << 20, 50  # bytes and levels of a configuration file
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+
+class TrainConfig(_Settings):
+    """One training run."""
+
+    task: Literal["tumour", "glands", "nuclei", "digits"]
+    model: str  # a name of `dsfcnn models`
+    group: str | None = None  # such as C8; None for cnn and hnet
+    width: Positive = 1.0  # factor on every layer's number of fields
+    options: dict[str, Any] = {}  # further options of the model, such as dropout or checkpointing
+    init: str | None = None  # a model folder to start from instead of new weights
+
+    data: str | None = None  # folder; None for drawn data
+    format: str = "auto"  # of the folder, or synthetic-nuclei and the like
+    data_mpp: Positive | None = None  # microns per pixel of the images, where their format does not say
+    split_file: str | None = None  # divides a folder that has no splits
+    train_split: str = "train"
+    valid_split: str | None = None  # None: images held out of the training split
+    held_out: Annotated[int, Field(ge=0)] | list[str] = 0  # how many (chosen by the seed), or the names of their files
+    cache: str | None = None  # folder for what takes long to make from the data
+    images: Annotated[int, Field(gt=0)] | None = None  # train on so many images only, chosen by the seed
+
+    mpp: Positive | None = None  # resolution to learn at; None is the task's own
+    crop: Annotated[int, Field(gt=0)] = 256  # side of a training crop, pixels
+    per_epoch: Annotated[int, Field(gt=0)] | None = None  # crops that make an epoch; None: one of each image
+    augment: dict[str, Any] | None = {}  # strengths of dsfcnn.data.Augment; null turns all off
+
+    steps: Annotated[int, Field(gt=0)]
+    batch: Annotated[int, Field(gt=0)] = 8  # crops of a step, over all processes
+    optimiser: Literal["adam", "adamw"] = "adam"
+    learning_rate: Positive = 1e-3
+    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    schedule: Literal["steps", "cosine", "one-cycle"] = "steps"
+    milestones: dict[int, Positive] = {}  # "steps": learning rate from this step on
+    warm_up: Share = 0.3  # "one-cycle": part of the steps in which the rate rises
+    clip: Positive | None = None  # largest norm of the gradient
+    average: Share = 0.0  # decay of the exponential moving average of the weights, e.g. 0.99; 0: none
+    class_weights: list[Positive] | None = None  # classification: factors on the classes' cross-entropy
+    penalty: bool = True  # nuclei: weigh gaps between neighbours
+    precision: Literal["float32", "bfloat16", "float64"] = "float32"
+
+    validate_every: Annotated[int, Field(gt=0)] = 100  # steps
+    checkpoint_every: Annotated[int, Field(gt=0)] = 100  # steps
+    select: str | None = None  # the metric by which the best model is chosen; None is the task's first
+    decode: dict[str, Any] = {}  # settings of decoding, such as marker_threshold
+    workers: Annotated[int, Field(ge=0)] = 1  # processes that prepare batches
+    synchronise: bool = True  # batch norm over all processes of a distributed run
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    licence: str = "not stated"  # of the data, for the model card
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "TrainConfig":
+        if self.model.rpartition("-")[2] != self.task:
+            raise ValueError(f"model {self.model} is not for the task {self.task}")
+        if self.augment is not None:
+            Augment(**self.augment)
+        return self
+
+    def augmentation(self) -> Augment | None:
+        if self.augment is None:
+            return None
+        return Augment.digits() if self.task == "digits" and not self.augment else Augment(**self.augment)
+
+    def architecture(self) -> dict[str, Any]:
+        """Arguments of ``dsfcnn.create``."""
+        return {"name": self.model, **({} if self.group is None else {"group": self.group}), "width": self.width, **self.options}
+
+
+def read_config(path: Path, changes: list[str]) -> TrainConfig:
+    """The configuration in a YAML file, with ``key=value`` changes on top; ``a.b=value`` reaches into a group of settings."""
+    settings = parse(_read(path), str(path))
+    if not isinstance(settings, dict):
+        raise UsageError(f"{path}: no settings; write lines such as 'batch: 8'")
+    for change in changes:
+        key, equals, value = change.partition("=")
+        if not equals:
+            raise UsageError(f"{change!r} changes nothing; write key=value")
+        place = settings
+        *groups, last = key.split(".")
+        for group in groups:
+            place = place.setdefault(group, {})
+            if not isinstance(place, dict):
+                raise UsageError(f"{key}: {group!r} is no group of settings; give it as a whole")
+        place[last] = parse(value.encode(), key)
+    return check(settings, str(path))
+
+
+def check(settings: dict[str, Any], where: str) -> TrainConfig:
+    try:
+        return TrainConfig(**settings)
+    except ValidationError as error:
+        raise UsageError(f"{where}: {_sentence(error.errors()[0])}") from None
+    except TypeError as error:  # Augment(**...) with a name that it does not have
+        raise UsageError(f"{where}: {error}; see dsfcnn.data.Augment") from None
+
+
+def _sentence(problem: Any) -> str:
+    key = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(key, TrainConfig.model_fields, n=1)
+        return f"no setting {key!r}; " + (f"did you mean {near[0]!r}?" if near else "see configs/ for all of them")
+    message = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] == "missing":
+        return f"{key!r} is missing; every run needs it"
+    return f"{key}: {message[0].lower() + message[1:]}; it is {problem['input']!r}" if key else message
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if not path.is_file():
+            raise MissingInputError(f"{path}: no such file; give a configuration such as configs/nuclei-small.yaml")
+        if path.stat().st_size > _LARGEST:
+            raise UsageError(f"{path}: more than 1 MB; this is no configuration")
+        return path.read_bytes()
+    except OSError as error:
+        raise MissingInputError(f"{path}: {error.strerror}; give a readable configuration") from error
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain values only: no tags, no aliases, no key twice, not too deep."""
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("an alias (*name); write the value out")
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise yaml.YAMLError(f"more than {_DEEPEST} levels; write it flatter")
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.YAMLError(f"the key {key!r} occurs twice; keep one")
+        return super().construct_mapping(node, deep)
+
+
+def parse(content: bytes, where: str) -> Any:
+    """YAML to plain values."""
+    try:
+        return yaml.load(content.decode("utf-8"), _Loader)
+    except UnicodeDecodeError:
+        raise UsageError(f"{where}: not UTF-8; save it as UTF-8 text") from None
+    except (yaml.YAMLError, TypeError, RecursionError) as error:
+        text = " ".join(str(getattr(error, "problem", None) or error).split())
+        mark = getattr(error, "problem_mark", None)
+        line = f" in line {mark.line + 1}" if mark else ""
+        raise UsageError(f"{where}: {text}{line}" + ("" if ";" in text else "; write plain YAML")) from None

@@ -1,0 +1,101 @@
+"""A model judged on whole images, by the measures of its task."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dsfcnn.data import Dataset, Sample
+from dsfcnn.errors import UsageError
+from dsfcnn.tasks import Task
+from dsfcnn.tasks.metrics.results import Results
+from dsfcnn.training.images import resize, size_at
+
+_SMALLEST = 16  # pixels along each side that four poolings leave something of
+
+
+def to_tensor(images: np.ndarray) -> Tensor:
+    """uint8 (N, H, W, C) to float (N, C, H, W) in [0, 1]."""
+    return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2))).float() / 255
+
+
+def settings_of(task: Task, changes: dict[str, Any]) -> Any:
+    """Decoding settings of a task with some changed; None where it has none."""
+    settings: Any = getattr(task, "settings", None)
+    if not changes:
+        return settings
+    try:
+        return replace(settings, **changes)
+    except TypeError as error:
+        raise UsageError(f"decode: {task.name} has no such setting ({error}); see docs/tasks.md") from None
+
+
+def probabilities(model: Callable[[Tensor], Any], image: np.ndarray) -> dict[str, np.ndarray]:
+    """Softmax of every head for one image: (C, H, W), or (C,) under "class"."""
+    height, width = image.shape[:2]
+    low, high = max(0, _SMALLEST - height), max(0, _SMALLEST - width)
+    padded = np.pad(image, ((0, low), (0, high), (0, 0)), mode="edge") if low or high else image
+    with torch.inference_mode():
+        outputs = model(to_tensor(padded[None]))
+        if not isinstance(outputs, dict):
+            return {"class": outputs[0].double().softmax(0).float().numpy()}
+        return {head: logits[0, :, :height, :width].softmax(0).float().numpy() for head, logits in outputs.items()}
+
+
+def predict(model: nn.Module, task: Task, image: np.ndarray, image_mpp: float, mpp: float, settings: Any = None) -> np.ndarray:
+    """Instances in the image's own pixels, or the probabilities of its classes.
+
+    The network sees the image at ``mpp``; its maps are brought back to the image's resolution before objects are found, so that
+    small ones and narrow gaps keep their pixels.
+    """
+    size = size_at(image.shape[:2], image_mpp, mpp)
+    found = probabilities(model, image if size == image.shape[:2] else resize(image, size))
+    if "class" in found:
+        return task.decode(found["class"])
+    return task.decode({head: enlarge(maps, image.shape[:2]) for head, maps in found.items()}, image_mpp, settings)
+
+
+def enlarge(maps: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """(C, h, w) to (C, H, W), bilinear."""
+    if maps.shape[1:] == size:
+        return maps
+    return nn.functional.interpolate(torch.from_numpy(maps)[None], size=size, mode="bilinear", antialias=True)[0].numpy()
+
+
+def evaluate(
+    model: nn.Module,
+    task: Task,
+    images: Dataset,
+    mpp: float,
+    settings: Any = None,
+    *,
+    resamples: int = 1000,
+    seen: Callable[[int, Sample, np.ndarray], None] | None = None,
+) -> Results:
+    """The task's measures over a data set; ``seen`` is shown every image with what was found."""
+    was_training = model.training
+    model.eval()
+    names = [images.source(number) for number in range(len(images))]
+    waiting: deque[np.ndarray] = deque()
+
+    def truths() -> Iterator[Any]:
+        """One image at a time; what was found in it waits until it is asked for."""
+        for number in range(len(images)):
+            sample = images[number]
+            waiting.append(predict(model, task, sample.image, sample.mpp, mpp, settings))
+            if seen:
+                seen(number, sample, waiting[-1])
+            yield sample.label if sample.instances is None else sample.instances
+
+    def predictions() -> Iterator[np.ndarray]:
+        while waiting:
+            yield waiting.popleft()
+
+    try:
+        return task.score(truths(), predictions(), names, resamples=resamples)
+    finally:
+        model.train(was_training)

@@ -1,0 +1,115 @@
+"""The images that a run learns from and is judged by."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from dsfcnn.data import Dataset, Sample, open_dataset
+from dsfcnn.data.crops import random_stream
+from dsfcnn.errors import UsageError
+from dsfcnn.training.config import TrainConfig
+
+
+@dataclass
+class Chosen:
+    """Some samples of a data set, by their numbers."""
+
+    whole: Dataset
+    numbers: list[int]
+
+    @property
+    def name(self) -> str:
+        return self.whole.name
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.whole.classes
+
+    @property
+    def mpp(self) -> float:
+        return self.whole.mpp
+
+    @property
+    def unpaired(self) -> tuple[str, ...]:
+        return self.whole.unpaired
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, index: int) -> Sample:
+        return self.whole[self.numbers[index]]
+
+    def source(self, index: int) -> str:
+        return self.whole.source(self.numbers[index])
+
+
+@dataclass
+class Rescaled(Chosen):
+    """All samples at one resolution: images averaged, not picked, so that fine grain does not turn into noise."""
+
+    at: float
+
+    def __getitem__(self, index: int) -> Sample:
+        return rescale(self.whole[self.numbers[index]], self.at)
+
+    @property
+    def mpp(self) -> float:
+        return self.at
+
+
+def rescale(sample: Sample, mpp: float) -> Sample:
+    """A sample at another resolution; instances by the nearest pixel."""
+    size = size_at(sample.image.shape[:2], sample.mpp, mpp)
+    if size == sample.image.shape[:2]:
+        return sample
+    instances = sample.instances
+    if instances is not None:
+        rows, columns = (((np.arange(new) + 0.5) * old / new).astype(int) for new, old in zip(size, instances.shape))
+        instances = instances[rows[:, None], columns]
+    return Sample(resize(sample.image, size), instances, sample.label, mpp, sample.source)
+
+
+def size_at(size: tuple[int, ...], mpp: float, wanted: float) -> tuple[int, int]:
+    """Height and width of an image at another resolution, at least 1."""
+    height, width = (max(1, round(length * mpp / wanted)) for length in size)
+    return height, width
+
+
+def resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """uint8 (H, W, C): every pixel a weighted mean of those it covers (when shrinking) or lies between (when growing)."""
+    planes = [Image.fromarray(image[..., c]).resize(size[::-1], Image.Resampling.BILINEAR) for c in range(image.shape[2])]
+    return np.stack([np.asarray(plane) for plane in planes], axis=2)
+
+
+def open_images(config: TrainConfig, mpp: float) -> tuple[Dataset, Dataset]:
+    """Images for training, at the model's resolution, and for validation, at their own."""
+    train = _open(config, config.train_split)
+    numbers = list(range(len(train)))
+    if config.valid_split is not None:
+        valid: Dataset = _open(config, config.valid_split)
+    else:
+        held = _held_out(config, train)
+        valid, numbers = Chosen(train, held), [number for number in numbers if number not in held]
+    if not numbers or not len(valid):
+        what = "training" if not numbers else "validation"
+        raise UsageError(f"{train.name}: no images left for {what}; set valid_split, or held_out to a smaller number")
+    if config.images is not None:
+        order = np.argsort(random_stream(config.seed, 3).random(len(numbers)), kind="stable")[: config.images]
+        numbers = sorted(numbers[i] for i in order)
+    return Rescaled(train, numbers, mpp), valid
+
+
+def _open(config: TrainConfig, split: str) -> Dataset:
+    return open_dataset(config.data, split, config.format, config.data_mpp, split_file=config.split_file, cache=config.cache)
+
+
+def _held_out(config: TrainConfig, train: Dataset) -> list[int]:
+    if isinstance(config.held_out, int):
+        order = np.argsort(random_stream(config.seed, 2).random(len(train)), kind="stable")
+        return sorted(int(number) for number in order[: config.held_out])
+    stems = {train.source(number).rpartition(".")[0] or train.source(number): number for number in range(len(train))}
+    for name in config.held_out:
+        if name not in stems:
+            raise UsageError(f"held_out: no image {name!r} in {train.name}; it has {', '.join(sorted(stems)[:5])}, ...")
+    return sorted(stems[name] for name in config.held_out)

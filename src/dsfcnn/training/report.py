@@ -1,0 +1,74 @@
+"""What a run shows: metrics.csv, curves.png and a sheet of examples. The same run gives the same bytes."""
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from skimage.segmentation import find_boundaries
+
+from dsfcnn.data import Sample
+from dsfcnn.files import atomic_write
+
+_SHOWN = 4  # examples on a sheet
+_TRUTH, _FOUND = (255, 220, 0), (0, 90, 255)  # colours of contours
+
+
+def write_metrics(path: Path, history: list[dict[str, float]]) -> None:
+    """One row per validation; columns in the order in which they came up."""
+    columns = list(dict.fromkeys(key for row in history for key in row))
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: f"{value:.6g}" if isinstance(value, float) else value for key, value in row.items()} for row in history)
+    with atomic_write(path) as stream:
+        stream.write(text.getvalue().encode())
+
+
+def write_curves(path: Path, history: list[dict[str, float]]) -> None:
+    """Loss and learning rate on the left, the validation's measures on the right."""
+    figure = Figure(figsize=(10, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    steps = [row["step"] for row in history]
+    left.plot(steps, [row["loss"] for row in history], color="black")
+    left.set(xlabel="step", ylabel="training loss")
+    rate = left.twinx()
+    rate.plot(steps, [row["learning_rate"] for row in history], color="tab:gray", linestyle=":")
+    rate.set_ylabel("learning rate (dotted)")
+    for name in [key for key in history[-1] if key not in ("step", "loss", "learning_rate")]:
+        values = [row.get(name, np.nan) for row in history]
+        if all(not v > 1.5 for v in values):  # distances have no place beside shares
+            right.plot(steps, values, label=name)
+    right.set(xlabel="step", ylabel="validation", ylim=(0, 1))
+    right.legend(fontsize=8)
+    with atomic_write(path) as stream:
+        figure.savefig(stream, format="png", dpi=100, metadata={"Software": None})
+
+
+class Examples:
+    """The first few validation images with the contours of truth (yellow) and prediction (blue)."""
+
+    def __init__(self) -> None:
+        self.pictures: list[tuple[np.ndarray, str]] = []
+
+    def see(self, number: int, sample: Sample, found: np.ndarray) -> None:
+        if number >= _SHOWN:
+            return
+        picture = np.repeat(sample.image, 3, axis=2) if sample.image.shape[2] == 1 else sample.image.copy()
+        title = sample.source
+        if sample.instances is None:
+            title = f"{sample.source}: class {sample.label}, p = {found[sample.label or 0]:.2f}"
+        else:
+            picture[find_boundaries(sample.instances, mode="inner")] = _TRUTH
+            picture[find_boundaries(found, mode="inner")] = _FOUND
+        self.pictures.append((picture[:512, :512], title))
+
+    def write(self, path: Path) -> None:
+        figure = Figure(figsize=(4 * len(self.pictures), 4.2), layout="constrained")
+        for axes, (picture, title) in zip(np.atleast_1d(figure.subplots(1, len(self.pictures))), self.pictures):
+            axes.imshow(picture)
+            axes.set_title(title, fontsize=7)
+            axes.set_axis_off()
+        with atomic_write(path) as stream:
+            figure.savefig(stream, format="png", dpi=100, metadata={"Software": None})

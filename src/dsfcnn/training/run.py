@@ -1,0 +1,222 @@
+"""A run: its folder, what it writes and when, and how it ends and goes on."""
+
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from dsfcnn import __version__
+from dsfcnn.data import Dataset
+from dsfcnn.errors import FolderInUse, Interrupted, OutputError, UsageError
+from dsfcnn.files import atomic_write, claim_outputs
+from dsfcnn.models import count_parameters, save_model
+from dsfcnn.tasks import Task, get
+from dsfcnn.tasks.metrics.results import Results
+from dsfcnn.training import loop, report
+from dsfcnn.training.config import TrainConfig, check, parse
+from dsfcnn.training.distributed import Processes
+from dsfcnn.training.evaluation import evaluate, settings_of
+from dsfcnn.training.images import open_images
+from dsfcnn.training.state import State, restore, save_state
+
+_MAY_CHANGE = {"workers"}  # settings that have no effect on the result
+_LOWER_IS_BETTER = {"object_hausdorff"}
+_FIRST_CHOICE = {"nuclei": "pq", "glands": "object_dice", "tumour": "auc", "digits": "accuracy"}
+
+
+class Run:
+    """A training run in a folder of its own. ``tell`` is given lines for people; ``progress`` every step's loss."""
+
+    def __init__(self, config: TrainConfig, folder: Path, tell: Callable[[str], None], command: str = "dsfcnn train"):
+        self.config, self.folder, self.tell, self.command = config, folder, tell, command
+        self.task: Task = get(config.task)
+        self.mpp = config.mpp or self.task.mpp
+        self.settings = settings_of(self.task, config.decode)
+        self.select = config.select or _FIRST_CHOICE[config.task]
+        self.stopped_by: int | None = None
+        self.began = time.time()
+        self.processes = Processes()
+
+    def train(self, resume: bool, progress: Callable[[State, float], None]) -> State:
+        """To the last step, or to an interruption, which leaves a checkpoint and raises."""
+        first = self.processes.first
+        if first:
+            claim_outputs(self.folder, [] if resume else ["config.yaml"], overwrite=False)
+        with self.processes.together(), _locked(self.folder) if first else nullcontext(), self._signals():
+            images, valid = open_images(self.config, self.mpp)
+            state = loop.start(self.config)
+            fingerprint = self._fingerprint(images, valid)
+            if resume:
+                self._expect_same_config()
+                for warning in restore(state, self.folder / "checkpoints", fingerprint):
+                    self.tell(f"warning: {warning}")
+            elif first:
+                self._write("config.yaml", yaml.safe_dump(self.config.model_dump(), sort_keys=False).encode())
+            try:
+                self._loop(state, images, valid, fingerprint, progress)
+            except Interrupted:
+                if first:
+                    save_state(state, self.folder / "checkpoints", fingerprint, interrupted=True)
+                raise
+            finally:
+                if first:
+                    self._write_record(state, fingerprint)
+        return state
+
+    def _loop(self, state: State, images: Dataset, valid: Dataset, fingerprint: str, progress: Callable[[State, float], None]) -> None:
+        config, processes = self.config, self.processes
+        feed = loop.batches(config, images, self.mpp, range(state.step, config.steps), processes.share(config.batch))
+        steps = loop.steps(state, config, self.task, feed, processes.wrap(state.model, config.synchronise), processes)
+        while True:
+            last = state.step == config.steps
+            if state.losses and (last or state.step % config.validate_every == 0):
+                if processes.first:
+                    self._validate(state, valid)
+                state.losses = []
+                processes.wait()
+            if processes.first and state.step and (last or state.step % config.checkpoint_every == 0):
+                save_state(state, self.folder / "checkpoints", fingerprint)
+            if last:
+                return
+            self._stop_if_asked()
+            progress(state, next(steps))
+
+    def _validate(self, state: State, valid: Dataset) -> None:
+        examples = report.Examples()
+
+        def see(*seen: Any) -> None:
+            self._stop_if_asked(alone=True)
+            examples.see(*seen)
+
+        results = evaluate(state.judged(), self.task, valid, self.mpp, self.settings, resamples=200, seen=see)
+        scores = headline(results)
+        rate = loop.learning_rate(self.config, state.step - 1)
+        state.history.append({"step": state.step, "loss": sum(state.losses) / len(state.losses), "learning_rate": rate, **scores})
+        if self.select not in scores:
+            raise UsageError(f"select: no metric {self.select!r}; use one of {', '.join(scores)}")
+        value = scores[self.select]
+        sign = -1 if self.select in _LOWER_IS_BETTER else 1
+        if state.best is None or sign * value > sign * state.best:
+            state.best = value
+            self._write_best(state, results)
+        report.write_metrics(self.folder / "metrics.csv", state.history)
+        report.write_curves(self.folder / "curves.png", state.history)
+        examples.write(self.folder / "examples.png")
+        shown = ", ".join(f"{name} {number:.4g}" for name, number in state.history[-1].items() if name != "step")
+        self.tell(f"step {state.step} of {self.config.steps}: {shown}")
+
+    def _write_best(self, state: State, results: Results) -> None:
+        card = model_card(self.config, self.task, self.mpp, state, results, self.command)
+        save_model(state.judged(), self.folder / "best", task=self.task.name, mpp=self.mpp, card=card, overwrite=True)
+
+    def _write(self, name: str, content: bytes) -> None:
+        with atomic_write(self.folder / name) as stream:
+            stream.write(content)
+
+    def _fingerprint(self, images: Dataset, valid: Dataset) -> str:
+        """Of everything that the result depends on: settings, and which images there are."""
+        names = [data.source(number) for data in (images, valid) for number in range(len(data))]
+        sample = images[0]
+        settings = {key: value for key, value in self.config.model_dump().items() if key not in _MAY_CHANGE | {"data", "cache"}}
+        digest = hashlib.sha256(json.dumps([settings, names], default=str).encode())
+        digest.update(sample.image.tobytes())
+        return digest.hexdigest()
+
+    def _expect_same_config(self) -> None:
+        path = self.folder / "config.yaml"
+        if not path.exists():
+            raise UsageError(f"{self.folder}: no run to go on with; leave --resume away")
+        before = check(parse(path.read_bytes(), str(path)), str(path)).model_dump()
+        for key, value in self.config.model_dump().items():
+            if before[key] != value and key not in _MAY_CHANGE:
+                raise UsageError(f"{key}: is {value!r} but the run was started with {before[key]!r}; change it back, or give another --out")
+
+    def _write_record(self, state: State, fingerprint: str) -> None:
+        """run.json: the one file that may hold times."""
+        path = self.folder / "run.json"
+        before = json.loads(path.read_text()) if path.exists() else {}
+        usage = os.times()
+        record = {
+            "dsfcnn": __version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+            "fingerprint": fingerprint,
+            "seed": self.config.seed,
+            "device": "cpu",
+            "threads": torch.get_num_threads(),
+            "steps": state.step,
+            "hours": before.get("hours", 0) + (time.time() - self.began) / 3600,
+            "cpu_hours": before.get("cpu_hours", 0) + (usage.user + usage.system + usage.children_user + usage.children_system) / 3600,
+        }
+        self._write("run.json", json.dumps(record, indent=2).encode() + b"\n")
+
+    def _stop_if_asked(self, alone: bool = False) -> None:
+        """Raise if a signal came, to this process or (unless it is ``alone`` at work) to another."""
+        asked = self.stopped_by is not None if alone else self.processes.any(self.stopped_by is not None)
+        if asked:
+            self.stopped_by = self.stopped_by or signal.SIGTERM
+            raise Interrupted(f"stopped at a signal; continue with --resume --out {self.folder}", 128 + self.stopped_by)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """The first SIGINT or SIGTERM asks the run to stop, a second SIGINT stops at once."""
+
+        def ask(number: int, frame: Any) -> None:
+            if self.stopped_by is not None and number == signal.SIGINT:
+                raise KeyboardInterrupt
+            self.stopped_by = number
+
+        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One run in a folder at a time; the lock goes with the process, however that ends."""
+    try:
+        stream = (folder / ".lock").open("w")
+    except OSError as error:
+        raise OutputError(f"{folder}: not writable ({error.strerror}); give another --out") from error
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise FolderInUse(f"{folder}: another run is at work there; wait for it, or give another --out") from None
+        yield
+
+
+def headline(results: Results) -> dict[str, float]:
+    """The numbers that stand for a validation: means over images, and for the measures that have none, pooled values."""
+    return {name: estimate.value for name, estimate in {**results.pooled, **results.mean}.items()}
+
+
+def model_card(config: TrainConfig, task: Task, mpp: float, state: State, results: Results, command: str) -> str:
+    """README.md of a trained model."""
+    count = count_parameters(state.judged())
+    data = config.format if config.data is None else f"{Path(config.data).name} ({config.format})"
+    valid = config.valid_split or f"held out of {config.train_split}"
+    settings = ", ".join(f"{key} {value}" for key, value in config.model_dump().items() if key != "data")
+    parameters = f"{count['live']:,} learned parameters ({count['paper']:,} as the paper counts)"
+    return (
+        f"# {config.model}{'' if config.group is None else f', {config.group}'}, for {task.name}\n\n"
+        f"Resolution: {mpp} um per pixel. Width {config.width}, {parameters}.\n\n"
+        f"## Data\n\nTrained on {data}, split {config.train_split}. Licence of the data: {config.licence}.\n\n"
+        f"## Validation ({valid}), after {state.step} steps, seed {config.seed}\n\n{results.table()}\n"
+        f"The best of this run's validations; a test on other data is the fair figure.\n\n"
+        f"## Training\n\n    {command}\n\nSettings: {settings}.\n\n"
+        "Research use only; not for diagnosis.\n"
+    )
