@@ -15,12 +15,14 @@ from dsfcnn.cli.doctor import doctor
 from dsfcnn.cli.filters import filters
 from dsfcnn.cli.info import info
 from dsfcnn.cli.models import models
+from dsfcnn.cli.predict import predict
 from dsfcnn.cli.train import train
 from dsfcnn.errors import DsfcnnError
 
 app = typer.Typer(name="dsfcnn", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(models)
 app.command()(train)
+app.command()(predict)
 app.command()(filters)
 app.command()(bench)
 app.command()(info)

@@ -5,7 +5,6 @@ pixels only; the network saw a margin around them, so tiles meet without a seam.
 its neighbours', put together from their tiles: no pixel goes through the network twice for the sake of decoding.
 """
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,12 +15,13 @@ from PIL import Image
 from dsfcnn.errors import DataError, UnreadableRegion
 from dsfcnn.inference.tiles import Box, Grid, Tile
 from dsfcnn.slides import Slide
+from dsfcnn.slides.slide import blocks
 from dsfcnn.tasks.task import Segmentation
 
 if TYPE_CHECKING:
     from dsfcnn.inference.network import Network
 
-_RETRY = 128  # side in network pixels of the pieces that are tried one by one where a tile cannot be read
+_RETRY = 64  # side in network pixels of the pieces that are tried one by one where a tile cannot be read
 
 # Probabilities of a tile, uint8 (channels, height, width) of its own pixels; None where the network did not look.
 Store = Callable[[Tile], np.ndarray | None]
@@ -82,7 +82,7 @@ def read_box(slide: Slide, grid: Grid, box: Box) -> tuple[np.ndarray, np.ndarray
         return _read(slide, grid, box), None
     except UnreadableRegion:
         picture, damaged = np.full((box.height, box.width, 3), 255, np.uint8), np.zeros((box.height, box.width), bool)
-    for top, left in itertools.product(range(box.top, box.bottom, _RETRY), range(box.left, box.right, _RETRY)):
+    for left, top in blocks(box.left, box.top, box.width, box.height, _RETRY):
         piece = Box(left, top, left + _RETRY, top + _RETRY).within(box)
         try:
             picture[piece.slices(box)] = _read(slide, grid, piece)
