@@ -64,7 +64,7 @@ def main():
     task = dsfcnn.tasks.get(chosen.task)
     model = train(task, chosen.minutes)
     network = TorchNetwork(model)
-    images = Drawn(task.name, "valid", count=3, size=640)
+    images = Drawn(task.name, "valid", count=3, size=1024)
     margin = measure_margin(network, [images[index].image for index in range(3)])
     print(f"margin: {margin} pixels", flush=True)
     if chosen.keep:

@@ -99,7 +99,7 @@ def test_what_is_no_image_or_no_model_is_refused(folder, refused, monkeypatch, t
 
 def test_the_margin_is_how_far_a_network_looks():
     """The stand-in looks 2 pixels far; a torch network with one pooling a little more; both need a multiple of 16."""
-    random = np.random.default_rng(0).integers(0, 256, (256, 240, 3), np.uint8)
+    random = np.random.default_rng(0).integers(0, 256, (432, 416, 3), np.uint8)
     assert measure_margin(StandIn(), [random]) == 16
 
     class Far(StandIn):
@@ -109,7 +109,7 @@ def test_the_margin_is_how_far_a_network_looks():
 
     assert measure_margin(Far(), [random, random[::-1]]) == 48
     with pytest.raises(UsageError, match="larger"):
-        measure_margin(Far(), [random[:128]])
+        measure_margin(Far(), [random[:320]])
 
 
 def test_tiles_fit_into_memory():

@@ -12,6 +12,7 @@ from dsfcnn import __version__
 from dsfcnn.cli.bench import bench
 from dsfcnn.cli.data import data
 from dsfcnn.cli.doctor import doctor
+from dsfcnn.cli.export import export
 from dsfcnn.cli.filters import filters
 from dsfcnn.cli.info import info
 from dsfcnn.cli.models import models
@@ -23,6 +24,7 @@ app = typer.Typer(name="dsfcnn", no_args_is_help=True, add_completion=False, pre
 app.command()(models)
 app.command()(train)
 app.command()(predict)
+app.command()(export)
 app.command()(filters)
 app.command()(bench)
 app.command()(info)

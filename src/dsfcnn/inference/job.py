@@ -196,7 +196,7 @@ class Job:
 
     def _damage(self, grid: Grid, tiles: list[Tile]) -> tuple[float, int]:
         """Share of damaged pixels, and the number of tiles that have some."""
-        damaged = [int(self.state.tile(tile)["damaged"]) for tile in tiles]  # type: ignore[index]
+        damaged = [self.state.damaged(tile) for tile in tiles]
         pixels = sum(grid.core(tile).area for tile in tiles)
         return sum(damaged) / max(1, pixels), sum(count > 0 for count in damaged)
 

@@ -12,7 +12,7 @@ from dsfcnn.inference.network import Network, probabilities_of
 from dsfcnn.inference.tiles import ALIGNMENT, Box
 
 TOLERANCE = 1e-3  # of a probability; far below what moves an outline
-_CORE = 64  # pixels a side of the tile whose probabilities are compared
+_CORE = 256  # pixels a side of the tile whose probabilities are compared; its border, where they differ most, is the sample
 
 
 def measure_margin(network: Network, images: Sequence[np.ndarray], *, tolerance: float = TOLERANCE) -> int:
@@ -20,8 +20,8 @@ def measure_margin(network: Network, images: Sequence[np.ndarray], *, tolerance:
 
     Args:
         network: of a segmentation model.
-        images: uint8 (H, W, 3) at the network's resolution, of the tissue that it is for; more than twice as large as the margin will be.
-        tolerance: largest difference of any probability.
+        images: uint8 (H, W, 3) at the network's resolution, of the tissue that it is for; 1,024 pixels a side show margins up to 368.
+        tolerance: largest difference of any probability; half of it is aimed at, since the images are a sample.
 
     Raises:
         UsageError: the images are too small to tell.
@@ -44,7 +44,7 @@ def _margin(network: Network, image: np.ndarray, tolerance: float) -> int:
             np.abs(values[(slice(None), *core.slices(seen))] - wanted[head][(slice(None), *core.slices(whole))]).max()
             for head, values in found.items()
         )
-        if worst >= tolerance:
+        if worst >= tolerance / 2:
             needed = margin + ALIGNMENT
             break
     if min(left, top) - ALIGNMENT < max(needed, ALIGNMENT):

@@ -45,9 +45,9 @@ class TorchNetwork:
             return {head: values.numpy() for head, values in outputs.items()}
 
     def largest_tile(self, margin: int) -> int:
-        return tile_for(self._planes(), margin)
+        return tile_for(self.planes(), margin)
 
-    def _planes(self) -> int:
+    def planes(self) -> int:
         """Most numbers per pixel that a layer puts out at the image's own size."""
         most, size = 1, 2 * ALIGNMENT
 

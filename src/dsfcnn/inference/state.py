@@ -92,6 +92,11 @@ class State:
         """What ``save_tile`` was given; None before that."""
         return self._load(_name("probability", tile))
 
+    def damaged(self, tile: Tile) -> int:
+        """How many of a tile's pixels could not be read."""
+        with np.load(self.folder / _name("probability", tile), allow_pickle=False) as found:
+            return int(found["damaged"])
+
     def save_objects(self, tile: Tile, objects: TileObjects) -> None:
         arrays = {"box": np.array(objects.box), "labels": objects.labels, "area": objects.area, "probability": objects.probability}
         self._save(_name("objects", tile), arrays)
