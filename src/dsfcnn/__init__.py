@@ -16,6 +16,7 @@ _MODULES = ("basis", "data", "errors", "filters", "groups", "layers", "models", 
 _NAMES = {
     "create": "dsfcnn.models",
     "fold": "dsfcnn.layers.fold",
+    "load": "dsfcnn.inference.predictor",
     "load_model": "dsfcnn.models",
     "metrics": "dsfcnn.tasks",
     "save_model": "dsfcnn.models",

@@ -1,0 +1,149 @@
+"""``dsfcnn predict``: nuclei, glands or tumour in images and slides."""
+
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Annotated
+
+import typer
+
+
+def predict(
+    inputs: Annotated[list[Path], typer.Argument(metavar="INPUT...", help="Images, slides, or folders of them.")],
+    model: Annotated[str, typer.Option(help="A shipped model's name, a model folder, or an exported ONNX file.")] = "nuclei",
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("out"),
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where a run with the same model and options stopped.")] = False,
+    workers: Annotated[int, typer.Option(min=0, help="Processes that decode beside the network; 0 for none.")] = 1,
+    mask: Annotated[Path | None, typer.Option(help="Picture of the whole slide: look where it is not black.")] = None,
+    no_mask: Annotated[bool, typer.Option("--no-mask", help="Look everywhere, not only where tissue is found.")] = False,
+    region: Annotated[str | None, typer.Option(metavar="X,Y,W,H", help="Only this rectangle, in pixels of the slide.")] = None,
+    within: Annotated[Path | None, typer.Option(help="Only inside these annotations, GeoJSON from QuPath.")] = None,
+    slide_mpp: Annotated[float | None, typer.Option("--slide-mpp", help="Microns per pixel, when the slide does not say.")] = None,
+    mpp: Annotated[float | None, typer.Option(help="Resolution that the network sees; the model's by default.")] = None,
+    name: Annotated[str | None, typer.Option("--id", help="What the only input is called in the results.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace results that are there.")] = False,
+    max_pixels: Annotated[int, typer.Option(min=1, help="Refuse larger plain images.")] = 150_000_000,
+    backend: Annotated[str, typer.Option(help="auto, dense or spectral G-convolutions.")] = "auto",
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of the network; all processors by default.")] = None,
+    tile: Annotated[int | None, typer.Option(min=64, help="Pixels a side that the network sees at once; by memory by default.")] = None,
+) -> None:
+    """Find nuclei, glands or tumour in images and slides; the results open in QuPath."""
+    from dsfcnn.errors import UsageError
+    from dsfcnn.inference.within import parse_region
+
+    if mask is not None and no_mask:
+        raise UsageError("--mask and --no-mask contradict each other; give one of them")
+    if region is not None and within is not None:
+        raise UsageError("--region and --within both say where to look; give one of them")
+    if resume and overwrite:
+        raise UsageError("--resume keeps what --overwrite replaces; give one of them")
+    if region is not None:
+        parse_region(region)
+    raise typer.Exit(_run(locals()))
+
+
+def _run(chosen: dict) -> int:
+    import torch
+
+    from dsfcnn.inference.job import Options
+    from dsfcnn.inference.run import SUMMARY
+    from dsfcnn.inference.run import predict as run
+    from dsfcnn.kernels import set_backend
+    from dsfcnn.kernels.memory import keep_memory
+    from dsfcnn.slides.resolution import check_mpp
+
+    for option in ("slide_mpp", "mpp"):
+        if chosen[option] is not None:
+            check_mpp(chosen[option], f"--{option.replace('_', '-')}")
+    keep_memory()
+    set_backend(chosen["backend"])
+    if chosen["threads"]:
+        torch.set_num_threads(chosen["threads"])
+    options = Options(
+        chosen["mask"],
+        not chosen["no_mask"],
+        chosen["region"],
+        chosen["within"],
+        chosen["slide_mpp"],
+        chosen["mpp"],
+        chosen["max_pixels"],
+        chosen["tile"],
+        chosen["workers"],
+    )
+    with _Signals(), _Bar() as bar:
+        failed = run(
+            chosen["inputs"],
+            chosen["model"],
+            chosen["out"],
+            options,
+            name=chosen["name"],
+            resume=chosen["resume"],
+            overwrite=chosen["overwrite"],
+            tell=bar.tell,
+            progress=bar.of,
+        )
+    for error in failed.values():
+        print(f"error: {error}", file=sys.stderr)
+    print(chosen["out"] / SUMMARY)
+    if not failed:
+        return 0
+    return next(iter(failed.values())).exit_code if len(chosen["inputs"]) == 1 and len(failed) == 1 else 65
+
+
+class _Signals:
+    """SIGINT and SIGTERM stop at the next step, with one line; finished tiles are kept. A second one stops at once."""
+
+    def __enter__(self) -> None:
+        self._before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        from dsfcnn.errors import Interrupted
+
+        signal.signal(number, signal.SIG_DFL)
+        raise Interrupted(f"stopped by {signal.Signals(number).name}; continue with --resume", 128 + number)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+class _Bar:
+    """A progress bar on stderr; where that is no terminal, a plain line for each input and tenth of it."""
+
+    def __enter__(self) -> "_Bar":
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._console = Console(stderr=True)
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._progress = Progress(*columns, console=self._console, transient=True, disable=not self._console.is_terminal)
+        self._progress.start()
+        return self
+
+    def of(self, name: str) -> Callable[[str, int, int], None]:
+        from dsfcnn.slides.source import shown
+
+        tasks: dict[str, object] = {}
+        said: dict[str, int] = {}
+
+        def show(what: str, done: int, total: int) -> None:
+            label = f"{shown(name)}: {what}"
+            if self._console.is_terminal:
+                if what not in tasks:
+                    for task in tasks.values():
+                        self._progress.remove_task(task)  # type: ignore[arg-type]
+                    tasks[what] = self._progress.add_task(label, total=total)
+                self._progress.update(tasks[what], completed=done)  # type: ignore[arg-type]
+            elif total and 10 * done // total > said.get(what, -1):
+                said[what] = 10 * done // total
+                print(f"{label} {done} of {total}", file=sys.stderr, flush=True)
+
+        return show
+
+    def tell(self, line: str) -> None:
+        self._console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.stop()

@@ -1,0 +1,48 @@
+"""Which files a user means, and what each result is called."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dsfcnn.errors import MissingInputError, UsageError
+from dsfcnn.slides.source import shown
+
+# Endings of what is taken from a folder; a file that is named itself may be called anything.
+_ENDS = {".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".svs", ".svslide", ".ndpi", ".scn", ".mrxs", ".bif", ".vms", ".vmu", ".dcm"}
+
+
+class Input(NamedTuple):
+    """A file, and the name of the folder with its results."""
+
+    path: Path
+    name: str
+
+
+def collect(paths: Sequence[Path], name: str | None, out: Path) -> list[Input]:
+    """The inputs, with folders replaced by the pictures in them. No two may share a folder of results, and none may be written into."""
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(one for one in path.iterdir() if one.suffix.lower() in _ENDS and not one.name.startswith("."))
+            if not inside:
+                raise MissingInputError(f"{shown(path)}: no images or slides in this folder; give one that has some")
+            if out.resolve().is_relative_to(path.resolve()):
+                raise UsageError(f"{shown(out)}: inside the input folder, where nothing is written; give another --out")
+            found += inside
+        else:
+            found.append(path)
+    if name is not None and len(found) != 1:
+        raise UsageError(f"--id names one input but there are {len(found)}; leave it out, or give one input at a time")
+    inputs = [Input(path, name or path.stem) for path in found]
+    seen: dict[str, Path] = {}
+    for path, called in inputs:
+        if not called or called in (".", "..") or "/" in called or "\0" in called or called.startswith("."):
+            raise UsageError(f"{shown(called)!r} cannot name a folder of results; give --id a plain name")
+        if called in seen:
+            raise UsageError(
+                f"{shown(path)} and {shown(seen[called])} would both write to {shown(called)}; rename one, or use --id and --out"
+            )
+        seen[called] = path
+        if out.resolve() == path.resolve() or path.resolve().is_relative_to((out / called).resolve()):
+            raise UsageError(f"{shown(out)}: would write over the input; give another --out")
+    return inputs

@@ -1,0 +1,253 @@
+"""One input, from its pixels to its files.
+
+First the tiles that have tissue go through the network, one after the other, while a thread reads the next ones and other processes decode
+the ones before; each leaves its probabilities and its objects in the state folder. Then the objects are merged, measured and written.
+"""
+
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dsfcnn import __version__
+from dsfcnn.errors import DataError
+from dsfcnn.inference.decoding import Decoding
+from dsfcnn.inference.inputs import Input
+from dsfcnn.inference.patches import patch_box, patch_grid, tile_classes, write_classes
+from dsfcnn.inference.predictor import Predictor
+from dsfcnn.inference.rasters import write_mask
+from dsfcnn.inference.results import Pixels, Spool, classification, measured, write_probabilities, write_results
+from dsfcnn.inference.state import State, sha256
+from dsfcnn.inference.stitch import read_box, tile_probabilities
+from dsfcnn.inference.tiles import Box, Grid, Tile
+from dsfcnn.inference.within import Annotations, Area, parse_region
+from dsfcnn.slides import Slide, Tissue, find_tissue, open_slide, read_image
+from dsfcnn.slides.image import MAX_PIXELS
+from dsfcnn.slides.source import shown
+from dsfcnn.tasks.task import Segmentation
+
+_MOST_UNREADABLE = 0.01  # of the pixels looked at; beyond that the result would mislead
+_AHEAD = 2  # tiles that are read before the network wants them
+
+Progress = Callable[[str, int, int], None]  # what is being done, how much of it, of how much
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user can choose for an input; see ``dsfcnn predict --help``."""
+
+    mask: Path | None = None
+    find_mask: bool = True
+    region: str | None = None
+    within: Path | None = None
+    slide_mpp: float | None = None
+    mpp: float | None = None
+    max_pixels: int = MAX_PIXELS
+    tile: int | None = None
+    workers: int = 1
+
+
+class Job:
+    """One input of a run. ``tell`` is given notices, ``progress`` what is going on."""
+
+    def __init__(self, predictor: Predictor, source: Input, out: Path, options: Options, model: str):
+        self.predictor, self.source, self.options = predictor, source, options
+        self.results = out / source.name
+        self.state = State(self.results)
+        self.model = model  # sha256 of its files
+        self.mpp = predictor.mpp if options.mpp is None else options.mpp
+
+    @contextmanager
+    def _opened(self) -> Iterator[Slide]:
+        with open_slide(self.source.path, mpp=self.options.slide_mpp, image_mpp=self.mpp, max_pixels=self.options.max_pixels) as slide:
+            yield slide
+
+    def run(self, resume: bool, overwrite: bool, tell: Callable[[str], None], progress: Progress, backend: str) -> dict[str, Any]:
+        """Do what is not done yet; returns the record that is in run.json."""
+        began = time.perf_counter()
+        with self._opened() as slide:
+            grid = self._grid(slide)
+            settings = self._settings(slide, grid, backend)
+            if self.state.begin(settings, resume, overwrite):
+                self.state.discard()
+                return self.state.record()
+            if slide.mpp_source == "assumed for a plain image":
+                tell(f"{shown(self.source.name)}: taken at the model's {slide.mpp:g} um per pixel; give --slide-mpp if that is wrong")
+            tissue, area = self._tissue(slide), self._area(slide)
+            tiles = [tile for tile in grid.tiles() if _wanted(grid.level0(grid.core(tile)), tissue, area)]
+            if not tiles:
+                tell(f"{shown(self.source.name)}: no tissue found; the result is empty")
+            reading = self._network(slide, grid, tiles, tissue, area, progress)
+            damaged, broken = self._damage(grid, tiles)
+            if damaged > _MOST_UNREADABLE:
+                raise DataError(f"{shown(self.source.path)}: {damaged:.1%} of what was looked at is damaged; get the slide again")
+            network = time.perf_counter() - began
+            if tissue is not None:
+                write_mask(self.results / "tissue_mask.png", tissue.mask, tissue.unreadable)
+            counts = self._write(slide, grid, tiles, area, progress)
+            looked_at = sum(grid.core(tile).area for tile in tiles) * (grid.mpp / 1000) ** 2
+            record = {
+                "settings": settings,
+                "versions": {"dsfcnn": __version__, "python": platform.python_version(), **_versions()},
+                "input": {"name": self.source.name, "width": slide.width, "height": slide.height, "reader": slide.reader},
+                "mpp_source": slide.mpp_source,
+                "device": "cpu",
+                "counts": {
+                    **counts,
+                    "tiles": len(tiles),
+                    "unreadable_tiles": broken,
+                    "tissue_mm2": round(looked_at if tissue is None else tissue.area, 6),
+                },
+                "seconds": {"tiles": round(network, 2), "read": round(reading, 2), "all": round(time.perf_counter() - began, 2)},
+            }
+        self.state.finish(record)
+        return record
+
+    def check(self, backend: str) -> None:
+        """Refuse to go on with a run that was begun otherwise, before any work is done on any input."""
+        if not self.state.results.exists():
+            return
+        with self._opened() as slide:
+            self.state.check(self._settings(slide, self._grid(slide), backend))
+
+    def _grid(self, slide: Slide) -> Grid:
+        if isinstance(self.predictor.task, Segmentation):
+            return self.predictor.grid(slide, self.mpp, self.options.tile)
+        return patch_grid(slide, self.mpp)
+
+    def _settings(self, slide: Slide, grid: Grid, backend: str) -> dict[str, Any]:
+        """All that decides the bytes of the results."""
+        options = self.options
+        mask = "none" if not options.find_mask else "found" if options.mask is None else sha256(options.mask)
+        return {
+            "model": self.model,
+            "task": self.predictor.task.name,
+            "input": sha256(self.source.path),
+            "slide_mpp": slide.mpp,
+            "mpp": grid.mpp,
+            "tile": grid.tile,
+            "margin": grid.margin,
+            "overlap": grid.overlap,
+            "factor": grid.factor,
+            "mask": mask if not slide.is_image or options.mask else "none",
+            "region": options.region,
+            "within": None if options.within is None else sha256(options.within),
+            "backend": backend,
+        }
+
+    def _tissue(self, slide: Slide) -> Tissue | None:
+        """Where to look: a plain image was cut out by somebody and is looked at as a whole."""
+        if self.options.mask is not None:
+            return read_mask(self.options.mask, slide)
+        return find_tissue(slide) if self.options.find_mask and not slide.is_image else None
+
+    def _area(self, slide: Slide) -> Area | None:
+        if self.options.region is not None:
+            return parse_region(self.options.region)
+        return None if self.options.within is None else Annotations(self.options.within, slide.bounds)
+
+    def _network(self, slide: Slide, grid: Grid, tiles: list[Tile], tissue: Tissue | None, area: Area | None, progress: Progress) -> float:
+        """Probabilities, and objects where there are any, of all tiles; returns the seconds spent waiting for pixels."""
+        task = self.predictor.task
+        missing = [tile for tile in tiles if not self.state.has_tile(tile)]
+        waited, done = 0.0, len(tiles) - len(missing)
+        progress("tiles", done, len(tiles))
+        is_segmentation = isinstance(task, Segmentation)
+        with (
+            ThreadPoolExecutor(1) as reader,
+            Decoding(self.results, task.name, grid, tiles if is_segmentation else [], self.options.workers) as decoding,
+        ):
+            ahead: list[Future[Any]] = []
+
+            def seen(tile: Tile) -> Box:
+                return grid.seen(tile) if is_segmentation else patch_box(grid, tile)
+
+            def read(tile: Tile) -> Any:
+                return read_box(slide, grid, seen(tile))
+
+            try:
+                for number, tile in enumerate(missing):
+                    while len(ahead) <= _AHEAD and number + len(ahead) < len(missing):
+                        ahead.append(reader.submit(read, missing[number + len(ahead)]))
+                    start = time.perf_counter()
+                    picture, damaged = ahead.pop(0).result()
+                    waited += time.perf_counter() - start
+                    if isinstance(task, Segmentation):
+                        stored = tile_probabilities(self.predictor.network, task, grid, tile, picture, damaged)
+                    else:
+                        stored = tile_classes(self.predictor.network, grid, tile, picture, damaged, _cells(tissue, area))
+                    inner = 0 if damaged is None else int(damaged[grid.core(tile).slices(seen(tile))].sum())
+                    self.state.save_tile(tile, stored=stored, damaged=np.array(inner))
+                    if is_segmentation:
+                        decoding.has_probabilities(tile)
+                    progress("tiles", done + number + 1, len(tiles))
+                decoding.finish()
+            finally:
+                for future in ahead:
+                    future.cancel()
+        return waited
+
+    def _damage(self, grid: Grid, tiles: list[Tile]) -> tuple[float, int]:
+        """Share of damaged pixels, and the number of tiles that have some."""
+        damaged = [self.state.damaged(tile) for tile in tiles]
+        pixels = sum(grid.core(tile).area for tile in tiles)
+        return sum(damaged) / max(1, pixels), sum(count > 0 for count in damaged)
+
+    def _write(self, slide: Slide, grid: Grid, tiles: list[Tile], area: Area | None, progress: Progress) -> dict[str, int]:
+        task, config = self.predictor.task, self.predictor.config
+        slide_id = f"{self.source.name}"
+        if not isinstance(task, Segmentation):
+            return write_classes(self.results, self.state, grid, tiles, slide, config, task, slide_id)
+        pixels, done = Pixels(slide, grid), 0
+
+        def one_more() -> None:
+            nonlocal done
+            done += 1
+            progress("objects", done, len(tiles))
+
+        with tempfile.TemporaryFile(dir=self.state.folder) as stream:
+            spool = Spool(stream)
+            for instance in measured(self.state, tiles, pixels, area, one_more):
+                spool.add(instance)
+            counts = write_results(self.results, spool, pixels, classification(config, task.name), task.name, slide_id)
+        write_probabilities(self.results / "probability.tif", self.state, grid, task)
+        return counts
+
+
+def _wanted(rectangle: tuple[float, float, float, float], tissue: Tissue | None, area: Area | None) -> bool:
+    return (tissue is None or tissue.touches(*rectangle)) and (area is None or area.touches(*rectangle))
+
+
+def _cells(tissue: Tissue | None, area: Area | None) -> Callable[[tuple[float, float, float, float]], bool]:
+    return lambda rectangle: _wanted(rectangle, tissue, area)
+
+
+def read_mask(path: Path, slide: Slide) -> Tissue:
+    """A user's mask: a picture of the whole slide at any resolution, tissue wherever it is not black."""
+    picture = read_image(path).max(2) > 0
+    height, width = picture.shape
+    scale = slide.width / width
+    if abs(slide.height / scale - height) > 1 + 0.01 * height:
+        raise DataError(
+            f"{shown(path)}: a mask of {width} x {height} does not cover a slide of {slide.width} x {slide.height}; "
+            "give one of the same proportions"
+        )
+    return Tissue(picture, np.zeros_like(picture), slide.mpp * scale, scale)
+
+
+def model_hash(path: Path) -> str:
+    """Of the model's files that decide its results."""
+    return sha256(path) if path.is_file() else sha256(path / "config.json", path / "model.safetensors")
+
+
+def _versions() -> dict[str, str]:
+    from importlib.metadata import version
+
+    return {name: version(name) for name in ("torch", "numpy", "scipy", "scikit-image", "pillow")}

@@ -1,0 +1,114 @@
+"""The network as a function from RGB pixels to probabilities, for every size of image.
+
+Four poolings halve an image exactly when its sides are multiples of 16. An image is therefore mirrored beyond its right and lower edge up
+to the next multiple, and the result is cut back. A tile whose corner lies on a multiple of 16 is then halved at the same places as the
+whole image, which is what lets tiles meet without a seam.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import torch
+from torch import nn
+
+from dsfcnn.inference.tiles import ALIGNMENT
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+_BYTES = 1.2e9  # of the maps that live at the same time while a tile is computed; with the rest of the program below 2 GB
+_MAPS_AT_ONCE = 4  # full-size maps at the worst moment: a skip, what is up-sampled, their sum and the next layer's output
+_TILES = (256, 2048)  # pixels a side, at least and at most
+
+
+class Network(Protocol):
+    """Logits of a batch: float32 (N, C, H, W) -> by head (N, channels, H, W), or (N, classes) under the name "class"."""
+
+    def logits(self, batch: np.ndarray) -> dict[str, np.ndarray]: ...
+
+    def largest_tile(self, margin: int) -> int:
+        """Side of the largest tile whose maps, with the margin around it, stay within the memory meant for them."""
+
+
+class TorchNetwork:
+    """A model in evaluation, without gradients, by whatever backend is chosen (``dsfcnn.set_backend``)."""
+
+    def __init__(self, model: nn.Module):
+        self.model = model.eval()
+
+    def logits(self, batch: np.ndarray) -> dict[str, np.ndarray]:
+        with torch.inference_mode():
+            outputs = self.model(torch.from_numpy(batch))
+            if not isinstance(outputs, dict):
+                outputs = {"class": outputs}
+            return {head: values.numpy() for head, values in outputs.items()}
+
+    def largest_tile(self, margin: int) -> int:
+        return tile_for(self.planes(), margin)
+
+    def planes(self) -> int:
+        """Most numbers per pixel that a layer puts out at the image's own size."""
+        most, size = 1, 2 * ALIGNMENT
+
+        def look(module: nn.Module, inputs: object, output: object) -> None:
+            nonlocal most
+            if isinstance(output, torch.Tensor) and output.shape[-2:] == (size, size):
+                most = max(most, output.numel() // size**2)
+
+        hooks = [module.register_forward_hook(look) for module in self.model.modules()]
+        try:
+            self.logits(np.zeros((1, 3, size, size), np.float32))
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return most
+
+
+class OnnxNetwork:
+    """An exported model, run by onnxruntime."""
+
+    def __init__(self, path: Path, session: "InferenceSession", planes: int):
+        self.path, self.session, self.planes = path, session, planes
+        self.heads = [output.name for output in session.get_outputs()]
+
+    def logits(self, batch: np.ndarray) -> dict[str, np.ndarray]:
+        return dict(zip(self.heads, self.session.run(None, {self.session.get_inputs()[0].name: batch})))
+
+    def largest_tile(self, margin: int) -> int:
+        return tile_for(self.planes, margin)
+
+
+def tile_for(planes: int, margin: int) -> int:
+    """Side of a tile for a network of so many planes at full size.
+
+    >>> tile_for(planes=80, margin=160), tile_for(planes=8, margin=96)
+    (640, 2048)
+    """
+    side = int((_BYTES / (4 * _MAPS_AT_ONCE * planes)) ** 0.5) - 2 * margin
+    return min(max(side // ALIGNMENT * ALIGNMENT, _TILES[0]), _TILES[1])
+
+
+def probabilities_of(network: Network, image: np.ndarray) -> dict[str, np.ndarray]:
+    """Softmax of every head, float32 (channels, H, W), for an image uint8 (H, W, 3) at the network's resolution."""
+    height, width = image.shape[:2]
+    padded = np.pad(image, [(0, -height % ALIGNMENT), (0, -width % ALIGNMENT), (0, 0)], mode="symmetric")
+    outputs = network.logits(as_batch(padded[None]))
+    return {head: softmax(values[0, :, :height, :width]) for head, values in outputs.items()}
+
+
+def class_probabilities(network: Network, patches: np.ndarray) -> np.ndarray:
+    """Probabilities (N, classes) of patches uint8 (N, H, W, C) at the network's resolution."""
+    (logits,) = network.logits(as_batch(patches)).values()
+    return softmax(logits.T).T
+
+
+def as_batch(images: np.ndarray) -> np.ndarray:
+    """uint8 (N, H, W, C) -> float32 (N, C, H, W) in [0, 1], what every model was trained on."""
+    return np.ascontiguousarray(images.transpose(0, 3, 1, 2)).astype(np.float32) / np.float32(255)
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Over the first axis; logits that are not finite give NaN, which decoding refuses."""
+    shifted = np.exp(logits - logits.max(0, keepdims=True))
+    return shifted / shifted.sum(0, keepdims=True)

@@ -1,0 +1,91 @@
+"""Many inputs, one after the other: a bad one does not stop the rest."""
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from dsfcnn.errors import DataError, DsfcnnError, MissingInputError
+from dsfcnn.files import atomic_write
+from dsfcnn.inference.inputs import Input, collect
+from dsfcnn.inference.job import Job, Options, Progress, model_hash
+from dsfcnn.inference.predictor import find_model, load
+from dsfcnn.inference.state import locked
+from dsfcnn.kernels import get_backend
+from dsfcnn.slides.source import shown
+
+SUMMARY = "summary.csv"
+_COLUMNS = ("input", "state", "objects", "tissue_mm2", "mpp", "unreadable_tiles", "reason")
+
+
+def predict(
+    paths: Sequence[Path],
+    model: str | Path,
+    out: Path,
+    options: Options,
+    *,
+    name: str | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    tell: Callable[[str], None] = print,
+    progress: Callable[[str], Progress] = lambda name: lambda what, done, total: None,
+) -> dict[str, DsfcnnError]:
+    """Results for every input in ``out``; returns the inputs that failed, with the reason.
+
+    Args:
+        paths: images, slides, and folders of them.
+        model: as for ``dsfcnn.load``.
+        name: what the only input is called in the results.
+        resume: go on where an earlier run with the same model and options stopped.
+        tell: is given one-line notices.
+        progress: for the name of an input, a function of what is done, how much, and of how much.
+    """
+    inputs = collect(paths, name, out)
+    predictor = load(model)
+    digest, backend = model_hash(find_model(model)), get_backend()
+    with locked(out):
+        jobs = [Job(predictor, source, out, options, digest) for source in inputs]
+        if resume:
+            for job in jobs:
+                with suppress(DataError, MissingInputError):  # files that cannot be read are dealt with when their turn comes
+                    job.check(backend)
+        failed: dict[str, DsfcnnError] = {}
+        rows: list[dict[str, Any]] = []
+        for job in jobs:
+            try:
+                record = job.run(resume, overwrite, tell, progress(job.source.name), backend)
+                rows.append(_row(job.source, record))
+            except (DataError, MissingInputError) as error:
+                failed[job.source.name] = error
+                rows.append({"input": job.source.name, "state": "failed", "reason": _reason(error, job.source)})
+        _write_summary(out / SUMMARY, rows)
+    return failed
+
+
+def _row(source: Input, record: dict[str, Any]) -> dict[str, Any]:
+    counts = record["counts"]
+    return {
+        "input": source.name,
+        "state": "done",
+        "objects": counts["objects"],
+        "tissue_mm2": counts["tissue_mm2"],
+        "mpp": f"{record['settings']['slide_mpp']:.6g}",
+        "unreadable_tiles": counts["unreadable_tiles"],
+        "reason": "",
+    }
+
+
+def _reason(error: DsfcnnError, source: Input) -> str:
+    """Without the path, which may tell more than results should."""
+    return str(error).replace(shown(source.path), source.name)
+
+
+def _write_summary(path: Path, rows: list[dict[str, Any]]) -> None:
+    text = io.StringIO()
+    table = csv.DictWriter(text, _COLUMNS, restval="", lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)
+    with atomic_write(path) as stream:
+        stream.write(text.getvalue().encode("utf-8", "surrogateescape"))

@@ -1,0 +1,171 @@
+"""What a run has done so far, so that a killed one goes on where it was.
+
+Beside an input's results lies a folder ``.state``: what the run was started with, and for every tile its probabilities and its objects,
+each file whole or not there. It goes away when the results are complete; ``run.json``, written last, says that they are.
+"""
+
+import fcntl
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from dsfcnn.errors import FolderInUse, OutputError, UsageError
+from dsfcnn.files import atomic_write
+from dsfcnn.inference.stitch import TileObjects
+from dsfcnn.inference.tiles import Box, Tile
+from dsfcnn.slides.source import open_file
+
+_FOLDER, _SETTINGS, RECORD = ".state", "settings.json", "run.json"
+
+
+class State:
+    """The files of one input's unfinished work. Several processes may write different tiles."""
+
+    def __init__(self, results: Path):
+        self.results, self.folder = results, results / _FOLDER
+
+    def begin(self, settings: dict[str, Any], resume: bool, overwrite: bool) -> bool:
+        """Make the folder, or see that what is there was begun with the same settings; True when the results are complete already."""
+        if overwrite and not resume and self.results.exists():
+            self._clear()
+        earlier = self._earlier()
+        if earlier is not None and not resume:
+            raise OutputError(f"{self.results}: exists already; give another --out, or --resume to go on, or --overwrite")
+        self.check(settings)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"{self.results}: cannot make this folder ({error.strerror}); give another --out") from error
+        if earlier is None:
+            with atomic_write(self.folder / _SETTINGS) as stream:
+                stream.write(_text(settings))
+        return (self.results / RECORD).exists()
+
+    def check(self, settings: dict[str, Any]) -> None:
+        """Refuse to go on with what was begun with other settings."""
+        earlier = self._earlier()
+        if earlier is not None:
+            _expect_same(earlier, settings, self.results)
+
+    def _earlier(self) -> dict[str, Any] | None:
+        for path, key in ((self.results / RECORD, "settings"), (self.folder / _SETTINGS, None)):
+            try:
+                found = json.loads(path.read_bytes())
+                return found if key is None else found[key]
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise OutputError(f"{path}: not the record of a run; give another --out, or --overwrite") from error
+        if self.results.exists() and any(path.name != _FOLDER for path in self.results.iterdir()):
+            raise OutputError(f"{self.results}: holds other files; give another --out, or --overwrite")
+        return None
+
+    def _clear(self) -> None:
+        for path in self.results.iterdir():
+            if path.name == _FOLDER or path.is_file() or path.is_symlink():
+                shutil.rmtree(path) if path.name == _FOLDER else path.unlink()
+
+    def finish(self, record: dict[str, Any]) -> None:
+        """The results are complete."""
+        with atomic_write(self.results / RECORD) as stream:
+            stream.write(_text(record))
+        self.discard()
+
+    def discard(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def record(self) -> dict[str, Any]:
+        return json.loads((self.results / RECORD).read_bytes())
+
+    def save_tile(self, tile: Tile, **arrays: np.ndarray) -> None:
+        """Probabilities of a tile."""
+        self._save(_name("probability", tile), arrays)
+
+    def tile(self, tile: Tile) -> dict[str, np.ndarray] | None:
+        """What ``save_tile`` was given; None before that."""
+        return self._load(_name("probability", tile))
+
+    def damaged(self, tile: Tile) -> int:
+        """How many of a tile's pixels could not be read."""
+        with np.load(self.folder / _name("probability", tile), allow_pickle=False) as found:
+            return int(found["damaged"])
+
+    def save_objects(self, tile: Tile, objects: TileObjects) -> None:
+        arrays = {"box": np.array(objects.box), "labels": objects.labels, "area": objects.area, "probability": objects.probability}
+        self._save(_name("objects", tile), arrays)
+
+    def objects(self, tile: Tile) -> TileObjects | None:
+        found = self._load(_name("objects", tile))
+        if found is None:
+            return None
+        return TileObjects(Box(*found["box"].tolist()), found["labels"], found["area"], found["probability"])
+
+    def has_tile(self, tile: Tile) -> bool:
+        return (self.folder / _name("probability", tile)).exists()
+
+    def has_objects(self, tile: Tile) -> bool:
+        return (self.folder / _name("objects", tile)).exists()
+
+    def _save(self, name: str, arrays: dict[str, np.ndarray]) -> None:
+        with atomic_write(self.folder / name) as stream:
+            np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
+
+    def _load(self, name: str) -> dict[str, np.ndarray] | None:
+        try:
+            with np.load(self.folder / name, allow_pickle=False) as found:
+                return dict(found)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, BadZipFile, KeyError, EOFError) as error:
+            raise OutputError(f"{self.folder / name}: damaged; remove it and run again with --resume") from error
+
+
+def _name(kind: str, tile: Tile) -> str:
+    return f"{kind}-{tile.row}-{tile.column}.npz"
+
+
+def _text(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, indent=2).encode() + b"\n"
+
+
+def _expect_same(earlier: dict[str, Any], now: dict[str, Any], folder: Path) -> None:
+    now = json.loads(_text(now))
+    for key in [*earlier, *(key for key in now if key not in earlier)]:
+        if earlier.get(key) != now.get(key):
+            raise UsageError(
+                f"{folder}: begun with {key} {earlier.get(key)!r} but this run has {now.get(key)!r}; "
+                "give the same model and options, another --out, or --overwrite"
+            )
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a folder for this process; a killed one holds nothing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        stream = (folder / ".lock").open("w")
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be written ({error.strerror}); give another --out") from error
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise FolderInUse(f"{folder}: another run is at work there; wait for it, or give another --out") from None
+        yield
+
+
+def sha256(*paths: Path) -> str:
+    """Of the contents of files, one after the other."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with open_file(path) as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()

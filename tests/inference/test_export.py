@@ -1,0 +1,75 @@
+"""Exported models compute the same, for sizes that the exporter did not see; ONNX files can be used to predict."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import dsfcnn
+from dsfcnn.errors import DataError
+from dsfcnn.inference.export import export
+
+SIZES = [(1, 32, 48), (3, 96, 64)]
+
+
+@pytest.fixture
+def folder(tmp_path, as_trained):
+    def write(name, **options):
+        model = as_trained(dsfcnn.create(name, width=0.05, **options)).eval()
+        dsfcnn.save_model(model, tmp_path / name, mpp=0.5, tile_margin=48)
+        return tmp_path / name, model
+
+    return write
+
+
+def agree(model, exported):
+    for size in SIZES:
+        images = torch.rand(size[0], 3, *size[1:])
+        with torch.no_grad():
+            wanted, found = model(images), exported(images)
+        if isinstance(wanted, torch.Tensor):
+            wanted, found = {"class": wanted}, {"class": found}
+        for head, values in wanted.items():
+            torch.testing.assert_close(found[head], values, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["cnn-nuclei", "cnn-tumour"])
+def test_torchscript_and_pt2(folder, tmp_path, name):
+    path, model = folder(name)
+    export(path, tmp_path / "m.pt", "torchscript")
+    extra = {"dsfcnn": ""}
+    agree(model, torch.jit.load(tmp_path / "m.pt", _extra_files=extra))
+    assert json.loads(extra["dsfcnn"])["mpp"] == 0.5
+    if name == "cnn-tumour":
+        export(path, tmp_path / "m.pt2", "pt2")
+        agree(model, torch.export.load(tmp_path / "m.pt2").module())
+
+
+def test_onnx_predicts_what_the_folder_does(folder, tmp_path):
+    path, _ = folder("steerable-nuclei", group="C4")
+    export(path, tmp_path / "m.onnx", "onnx")
+    ours, theirs = dsfcnn.load(path), dsfcnn.load(tmp_path / "m.onnx")
+    assert (theirs.mpp, theirs.margin, theirs.task.name) == (0.5, 48, "nuclei")
+    assert theirs.network.largest_tile(48) == ours.network.largest_tile(48)
+    image = np.random.default_rng(0).integers(0, 256, (70, 50, 3), np.uint8)
+    for size in SIZES:
+        images = np.random.default_rng(1).random((size[0], 3, *size[1:]), np.float32)
+        wanted, found = ours.network.logits(images), theirs.network.logits(images)
+        for head, values in wanted.items():
+            np.testing.assert_allclose(found[head], values, atol=1e-4, rtol=1e-3)
+    assert theirs.segment(image).shape == (70, 50)
+
+
+def test_onnx_classifies(folder, tmp_path):
+    path, _ = folder("cnn-tumour")
+    export(path, tmp_path / "m.onnx", "onnx")
+    image = np.random.default_rng(0).integers(0, 256, (96, 96, 3), np.uint8)
+    np.testing.assert_allclose(dsfcnn.load(tmp_path / "m.onnx").classify(image), dsfcnn.load(path).classify(image), atol=1e-5)
+
+
+def test_other_files_are_refused(tmp_path, refused):
+    (tmp_path / "m.onnx").write_bytes(b"no network")
+    with refused(DataError, "export it again"):
+        dsfcnn.load(tmp_path / "m.onnx")

@@ -1,0 +1,295 @@
+"""A run over images and slides: its files, its state, and what it does about bad inputs and interruptions."""
+
+import csv
+import gzip
+import json
+
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+
+from dsfcnn.data.synthetic.fields import Window
+from dsfcnn.data.synthetic.glands import draw_glands
+from dsfcnn.data.synthetic.nuclei import draw_nuclei
+from dsfcnn.errors import DataError, FolderInUse, MissingInputError, OutputError, UsageError
+from dsfcnn.inference import run
+from dsfcnn.inference.geojson import rasterise, read_geojson
+from dsfcnn.inference.job import Options
+from dsfcnn.inference.state import locked
+from dsfcnn.inference.stitch import tile_probabilities
+from dsfcnn.tasks.metrics import panoptic_quality
+
+from .stand_in import paint, predictor
+
+PLAIN = Options(workers=0, tile=128, find_mask=False)  # painted background is black, which no tissue is
+
+
+@pytest.fixture
+def model(monkeypatch, tmp_path):
+    """Whatever model is named, the stand-in runs."""
+    chosen = {"model": predictor(), "digest": "abc"}
+    monkeypatch.setattr(run, "load", lambda name: chosen["model"])
+    monkeypatch.setattr(run, "find_model", lambda name: tmp_path)
+    monkeypatch.setattr(run, "model_hash", lambda path: chosen["digest"])
+    return chosen
+
+
+def write_tissue(path, seed=0, shape=(300, 280), mpp=0.25, task="nuclei", tiled=False):
+    """A painted picture, as an image or as a slide."""
+    draw = {"nuclei": draw_nuclei, "glands": draw_glands}[task]
+    _, truth = draw(seed, Window(0, 0, shape[1], shape[0], mpp))
+    image = paint(truth, mpp, task, noise=8, seed=seed)
+    if tiled:
+        options = {"resolution": (1e4 / mpp, 1e4 / mpp), "resolutionunit": "CENTIMETER", "metadata": None}
+        tifffile.imwrite(path, image, tile=(128, 128), photometric="rgb", compression="zlib", **options)
+    else:
+        Image.fromarray(image).save(path)
+    return image
+
+
+def results(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "run.json"}
+
+
+def table(path):
+    with path.open() as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_an_image_gets_every_file_on_its_own_pixels(model, tmp_path):
+    image = write_tissue(tmp_path / "a b.png")
+    notices = []
+    assert run.predict([tmp_path / "a b.png"], "m", tmp_path / "out", PLAIN, tell=notices.append) == {}
+    folder = tmp_path / "out" / "a b"
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"nuclei.geojson", "instances.png", "overlay.png", "probability.tif", "measurements.csv", "run.json"}
+    assert "--slide-mpp" in notices[0]
+    labels = np.asarray(Image.open(folder / "instances.png")).astype(int)
+    wanted = model["model"].segment(image, tile=128)
+    assert panoptic_quality(wanted, labels).pq == 1
+    assert (rasterise(read_geojson(folder / "nuclei.geojson"), labels.shape) == labels).all()
+    rows = table(folder / "measurements.csv")
+    assert len(rows) == labels.max()
+    area = np.bincount(labels.ravel())[1:] * 0.25**2
+    np.testing.assert_allclose([float(row["Area um^2"]) for row in rows], area, atol=1e-3)
+    assert np.asarray(Image.open(folder / "overlay.png")).shape == image.shape
+    record = json.loads((folder / "run.json").read_bytes())
+    assert (record["counts"]["objects"], record["settings"]["model"]) == (labels.max(), "abc")
+    assert str(tmp_path) not in (folder / "run.json").read_text() + (tmp_path / "out" / "summary.csv").read_text()
+    (row,) = table(tmp_path / "out" / "summary.csv")
+    assert (row["input"], row["state"], int(row["objects"]), row["unreadable_tiles"]) == ("a b", "done", labels.max(), "0")
+
+
+def test_an_image_of_another_resolution_is_answered_on_its_own_pixels(model, tmp_path):
+    write_tissue(tmp_path / "a.png", mpp=0.4)
+    run.predict([tmp_path / "a.png"], "m", tmp_path / "out", Options(workers=0, tile=128, slide_mpp=0.4))
+    labels = np.asarray(Image.open(tmp_path / "out" / "a" / "instances.png")).astype(int)
+    assert labels.shape == (300, 280)
+    assert (rasterise(read_geojson(tmp_path / "out" / "a" / "nuclei.geojson"), labels.shape) == labels).all()
+
+
+@pytest.mark.parametrize("task", ["nuclei", "glands"])
+def test_a_slide_gets_level_0_polygons_and_a_tiled_map(model, tmp_path, task):
+    mpp = {"nuclei": 0.25, "glands": 0.5}[task]
+    model["model"] = predictor(task, mpp=2 * mpp)
+    write_tissue(tmp_path / "s.tif", task=task, mpp=mpp, shape=(420, 400), tiled=True)
+    assert run.predict([tmp_path / "s.tif"], "m", tmp_path / "out", PLAIN) == {}
+    folder = tmp_path / "out" / "s"
+    names = {path.name for path in folder.iterdir()}
+    assert names == {
+        f"{task}.geojson.gz",
+        "instances.tif",
+        "overlay.png",
+        "probability.tif",
+        "measurements.csv",
+        "run.json",
+    }
+    labels = tifffile.imread(folder / "instances.tif")
+    assert labels.shape == (420, 400)  # the network saw half of that, objects are outlined on the task's pixels
+    assert labels.max() > 2
+    features = list(read_geojson(folder / f"{task}.geojson.gz"))
+    assert (rasterise(features, labels.shape) == labels).all()
+    assert gzip.decompress((folder / f"{task}.geojson.gz").read_bytes()).startswith(b'{"type":"FeatureCollection"')
+    assert tifffile.imread(folder / "probability.tif").shape == (210, 200)
+
+
+def test_bytes_do_not_depend_on_workers_and_folders_are_read(model, tmp_path):
+    (tmp_path / "in").mkdir()
+    for seed in (1, 2):
+        write_tissue(tmp_path / "in" / f"{seed}.png", seed, shape=(200, 170))
+    (tmp_path / "in" / "notes.txt").write_text("no picture")
+    run.predict([tmp_path / "in"], "m", tmp_path / "one", PLAIN)
+    run.predict([tmp_path / "in"], "m", tmp_path / "two", Options(workers=2, tile=128, find_mask=False))
+    assert results(tmp_path / "one") == results(tmp_path / "two")
+    assert len(results(tmp_path / "one")) == 2 * 5 + 2  # the lock is a file too
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("moments", [(1,), (3,), (2, 1, 1)])
+def test_a_stopped_run_goes_on_to_the_same_bytes(model, tmp_path, monkeypatch, moments):
+    """Stopped before the n-th tile is saved, any number of times: every tile goes through the network once, but for those in flight."""
+    write_tissue(tmp_path / "a.png")
+    run.predict([tmp_path / "a.png"], "m", tmp_path / "whole", PLAIN)
+    calls = len(model["model"].network.calls)
+    left = [0]
+
+    def stopping(*arguments):
+        left[0] -= 1
+        if left[0] == 0:
+            raise Stop
+        return tile_probabilities(*arguments)
+
+    monkeypatch.setattr("dsfcnn.inference.job.tile_probabilities", stopping)
+    model["model"].network.calls.clear()
+    for number, moment in enumerate(moments):
+        left[0] = moment + 1
+        with pytest.raises(Stop):
+            run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN, resume=number > 0)
+        assert not (tmp_path / "out" / "a" / "run.json").exists()
+    left[0] = 1_000
+    run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN, resume=True)
+    assert len(model["model"].network.calls) == calls
+    assert results(tmp_path / "out") == results(tmp_path / "whole")
+    run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN, resume=True)
+    assert len(model["model"].network.calls) == calls, "finished inputs are skipped"
+
+
+def test_a_run_stopped_while_writing_goes_on_to_the_same_bytes(model, tmp_path, monkeypatch):
+    write_tissue(tmp_path / "a.png", shape=(200, 180))
+    run.predict([tmp_path / "a.png"], "m", tmp_path / "whole", PLAIN)
+    for step in ("measured", "write_results", "write_probabilities"):
+        with monkeypatch.context() as patch:
+
+            def stop(*arguments):
+                raise Stop
+
+            patch.setattr(f"dsfcnn.inference.job.{step}", stop)
+            with pytest.raises(Stop):
+                run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN, resume=True)
+    run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN, resume=True)
+    assert results(tmp_path / "out") == results(tmp_path / "whole")
+
+
+def test_other_settings_are_refused_by_name(model, tmp_path, refused):
+    write_tissue(tmp_path / "a.png", shape=(60, 50))
+    run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN)
+    with refused(OutputError, "--resume"):
+        run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN)
+    with pytest.raises(UsageError, match="begun with tile 128"):
+        run.predict([tmp_path / "a.png"], "m", tmp_path / "out", Options(workers=0, tile=64, find_mask=False), resume=True)
+    model["digest"] = "def"
+    with pytest.raises(UsageError, match="begun with model 'abc'"):
+        run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN, resume=True)
+    assert run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN, overwrite=True) == {}
+    write_tissue(tmp_path / "a.png", seed=5, shape=(60, 50))
+    with pytest.raises(UsageError, match="begun with input"):
+        run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN, resume=True)
+
+
+def test_a_bad_input_does_not_stop_the_others(model, tmp_path):
+    write_tissue(tmp_path / "good.png", shape=(60, 50))
+    (tmp_path / "bad.png").write_bytes((tmp_path / "good.png").read_bytes()[:300])
+    failed = run.predict([tmp_path / "bad.png", tmp_path / "gone.png", tmp_path / "good.png"], "m", tmp_path / "out", PLAIN)
+    assert {name: type(error) for name, error in failed.items()} == {"bad": DataError, "gone": MissingInputError}
+    rows = table(tmp_path / "out" / "summary.csv")
+    assert [(row["input"], row["state"]) for row in rows] == [("bad", "failed"), ("gone", "failed"), ("good", "done")]
+    assert "damaged PNG" in rows[0]["reason"]
+    assert str(tmp_path) not in (tmp_path / "out" / "summary.csv").read_text()
+
+
+def test_a_folder_in_use_is_left_alone(model, tmp_path):
+    write_tissue(tmp_path / "a.png", shape=(20, 20))
+    with locked(tmp_path / "out"), pytest.raises(FolderInUse, match="another run"):
+        run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN)
+
+
+def test_region_and_annotations_choose_objects_by_their_centre(model, tmp_path):
+    write_tissue(tmp_path / "a.png", shape=(260, 240))
+    run.predict([tmp_path / "a.png"], "m", tmp_path / "all", PLAIN)
+    run.predict([tmp_path / "a.png"], "m", tmp_path / "part", Options(workers=0, tile=128, region="40,50,150,140"))
+    ring = [[40, 50], [190, 50], [190, 190], [40, 190], [40, 50]]
+    feature = {"type": "Feature", "geometry": {"type": "Polygon", "coordinates": [ring]}, "properties": {"objectType": "annotation"}}
+    (tmp_path / "area.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": [feature]}))
+    run.predict([tmp_path / "a.png"], "m", tmp_path / "within", Options(workers=0, tile=128, within=tmp_path / "area.geojson"))
+    inside = [
+        (row["x"], row["y"])
+        for row in table(tmp_path / "all/a/measurements.csv")
+        if 40 <= float(row["x"]) < 190 and 50 <= float(row["y"]) < 190
+    ]
+    for folder in ("part", "within"):
+        assert [(row["x"], row["y"]) for row in table(tmp_path / folder / "a" / "measurements.csv")] == inside
+    assert len(inside) > 3
+
+
+def test_a_slide_without_tissue_is_empty_with_a_notice(model, tmp_path):
+    options = {"resolution": (4e4, 4e4), "resolutionunit": "CENTIMETER", "metadata": None}
+    tifffile.imwrite(tmp_path / "s.tif", np.full((600, 600, 3), 243, np.uint8), tile=(256, 256), photometric="rgb", **options)
+    notices = []
+    assert run.predict([tmp_path / "s.tif"], "m", tmp_path / "out", Options(workers=0), tell=notices.append) == {}
+    assert notices == ["s: no tissue found; the result is empty"]
+    assert list(read_geojson(tmp_path / "out/s/nuclei.geojson.gz")) == []
+    assert tifffile.imread(tmp_path / "out/s/instances.tif").max() == 0
+    assert np.asarray(Image.open(tmp_path / "out/s/tissue_mask.png")).max() == 0
+    assert model["model"].network.calls == []
+
+
+def test_a_mask_says_where_to_look(model, tmp_path, refused):
+    write_tissue(tmp_path / "s.tif", shape=(256, 512), tiled=True)
+    mask = np.zeros((8, 16), np.uint8)
+    mask[:, :3] = 255
+    Image.fromarray(mask).save(tmp_path / "mask.png")
+    run.predict([tmp_path / "s.tif"], "m", tmp_path / "out", Options(workers=0, tile=128, mask=tmp_path / "mask.png"))
+    labels = tifffile.imread(tmp_path / "out/s/instances.tif")
+    assert labels[:, :128].max() > 0
+    assert labels[:, 384:].max() == 0
+    Image.fromarray(mask[:, :9]).save(tmp_path / "mask.png")
+    failed = run.predict([tmp_path / "s.tif"], "m", tmp_path / "other", Options(workers=0, tile=128, mask=tmp_path / "mask.png"))
+    assert "same proportions" in str(failed["s"])
+
+
+def test_damage_is_counted_and_much_of_it_refused(model, tmp_path):
+    options = {"resolution": (4e4, 4e4), "resolutionunit": "CENTIMETER", "metadata": None}
+    noise = np.random.default_rng(0).integers(0, 60, (768, 768, 3), np.uint8)
+    tifffile.imwrite(tmp_path / "s.tif", noise, tile=(64, 64), photometric="rgb", compression="zlib", **options)
+    with tifffile.TiffFile(tmp_path / "s.tif") as tiff:
+        offsets, counts = tiff.pages[0].dataoffsets, tiff.pages[0].databytecounts
+    content = bytearray((tmp_path / "s.tif").read_bytes())
+    content[offsets[30] : offsets[30] + counts[30]] = bytes(counts[30])
+    (tmp_path / "s.tif").write_bytes(content)
+    options = Options(workers=0, tile=256, find_mask=False)
+    assert run.predict([tmp_path / "s.tif"], "m", tmp_path / "out", options) == {}
+    (row,) = table(tmp_path / "out" / "summary.csv")
+    assert int(row["unreadable_tiles"]) >= 1
+    for number in range(60, 63):
+        content[offsets[number] : offsets[number] + counts[number]] = bytes(counts[number])
+    (tmp_path / "s.tif").write_bytes(content)
+    failed = run.predict([tmp_path / "s.tif"], "m", tmp_path / "more", options)
+    assert "is damaged" in str(failed["s"])
+
+
+@pytest.mark.parametrize(
+    ("paths", "name", "words"),
+    [
+        (["a.png", "other/a.png"], None, "would both write to a"),
+        (["a.png", "other/b.png"], "x", "names one input"),
+        (["a.png"], "../x", "cannot name a folder"),
+        (["other"], None, "no images or slides"),
+    ],
+)
+def test_names_that_cannot_be(model, tmp_path, paths, name, words):
+    (tmp_path / "other").mkdir()
+    with pytest.raises((UsageError, MissingInputError), match=words):
+        run.predict([tmp_path / path for path in paths], "m", tmp_path / "out", PLAIN, name=name)
+
+
+def test_nothing_is_written_into_the_input(model, tmp_path):
+    (tmp_path / "in").mkdir()
+    write_tissue(tmp_path / "in" / "a.png", shape=(20, 20))
+    for paths, out in [([tmp_path / "in"], tmp_path / "in" / "out"), ([tmp_path / "in" / "a.png"], tmp_path / "in" / "a.png")]:
+        with pytest.raises(UsageError, match="--out"):
+            run.predict(paths, "m", out, PLAIN)
+    assert [path.name for path in (tmp_path / "in").iterdir()] == ["a.png"]
