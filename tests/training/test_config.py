@@ -127,7 +127,9 @@ def test_a_missing_file_says_so(tmp_path, refused):
 
 
 def test_changes_go_on_top(settings):
-    changed = settings("batch=3", "learning_rate=1e-4", "augment.stain=0.2", "options.dropout=0.1", "group=null", "held_out=[a, b]", batch=9)
+    changed = settings(
+        "batch=3", "learning_rate=1e-4", "augment.stain=0.2", "options.dropout=0.1", "group=null", "held_out=[a, b]", batch=9
+    )
     assert (changed.batch, changed.learning_rate, changed.group, changed.held_out) == (3, 1e-4, None, ["a", "b"])
     assert changed.augmentation() == Augment(stain=0.2)
     assert changed.architecture() == {"name": "dsf-nuclei", "width": 1.0, "dropout": 0.1}
@@ -155,7 +157,9 @@ def test_changes_that_mean_nothing(change, fix, settings, refused):
         settings(change, batch=9)
 
 
-@pytest.mark.parametrize(("text", "number"), [("1e-3", 1e-3), ("1E5", 1e5), ("1.5e3", 1500.0), ("-2e+1", -20.0), ("3.0e-4", 3e-4), ("7", 7)])
+@pytest.mark.parametrize(
+    ("text", "number"), [("1e-3", 1e-3), ("1E5", 1e5), ("1.5e3", 1500.0), ("-2e+1", -20.0), ("3.0e-4", 3e-4), ("7", 7)]
+)
 def test_numbers_as_people_write_them(text, number):
     assert parse(text.encode(), "here") == number
     assert type(parse(text.encode(), "here")) is type(number)
