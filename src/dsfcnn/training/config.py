@@ -241,4 +241,5 @@ def parse(content: bytes, where: str) -> Any:
         text = " ".join(str(getattr(error, "problem", None) or error).split())
         mark = getattr(error, "problem_mark", None)
         line = f" in line {mark.line + 1}" if mark else ""
-        raise UsageError(f"{where}: {text}{line}" + ("" if ";" in text else "; write plain YAML")) from None
+        has_advice = isinstance(error, yaml.YAMLError) and ";" in text
+        raise UsageError(f"{where}: {text}{line}" + ("" if has_advice else "; write plain YAML")) from None
