@@ -30,7 +30,7 @@ NUCLEI = {
     "task": "nuclei",
     "model": "dsf-nuclei",
     "group": "C4",
-    "width": 0.05,
+    "width": 0.2,  # two fields or more in each layer: batch norm takes the scale of a single one away, and Adam would amplify rounding
     "format": "folder",
     "data_mpp": 0.25,
     "valid_split": "valid",

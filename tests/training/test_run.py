@@ -1,8 +1,11 @@
 """A run through the command line: complete, the same each time, and not to be killed."""
 
 import csv
+import fcntl
 import json
+import shutil
 import signal
+import sys
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ import yaml
 from PIL import Image
 
 from dsfcnn.models import load_model
+from dsfcnn.training.report import write_events
 from training.conftest import contents
 from training.launch import disk_full_at_fsync, killed_at_fsync, nan_at_step, signal_at_step, worker_killed_at_batch
 
@@ -76,13 +80,9 @@ def test_events_hold_the_validations(whole):
         assert [event.value for event in found] == pytest.approx([float(row[name]) for row in rows], rel=1e-5)
 
 
-def test_without_tensorboard_nothing_is_missed(train, tumour, whole, tmp_path):
-    (tmp_path / "tensorboard.py").write_text("raise TypeError('built for another protobuf')\n")
-    from dsfcnn.training.report import write_events
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(__import__("sys").modules, "tensorboard.compat.proto.event_pb2", None)
-        write_events(tmp_path / "events", {"step": 1, "loss": 2.0})
+def test_without_tensorboard_nothing_is_missed(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
+    write_events(tmp_path / "events", {"step": 1, "loss": 2.0})
     assert not (tmp_path / "events").exists()
 
 
@@ -164,8 +164,6 @@ def test_a_damaged_checkpoint_costs_the_steps_since_the_one_before(train, tumour
 
 
 def test_two_runs_in_one_folder(whole, train, tumour):
-    import fcntl
-
     with (whole / ".lock").open("w") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
         for arguments in ([], ["--resume"]):
@@ -194,8 +192,6 @@ def test_a_run_goes_on_with_its_own_settings_only(change, whole, train, tumour):
 
 
 def test_a_run_goes_on_with_its_own_data_only(train, patches, tumour, whole, tmp_path):
-    import shutil
-
     other, run = tmp_path / "data", tmp_path / "run"
     shutil.copytree(patches, other)
     assert train(tumour, run, f"data={other}", "steps=2").code == 0
