@@ -29,7 +29,7 @@ def model(tmp_path, as_trained):
 
 @pytest.fixture
 def image(tmp_path):
-    Image.fromarray(np.random.default_rng(0).integers(0, 256, (400, 500, 3), np.uint8)).save(tmp_path / "a.png")
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (260, 300, 3), np.uint8)).save(tmp_path / "a.png")
     return tmp_path / "a.png"
 
 
@@ -79,7 +79,7 @@ def test_a_killed_run_goes_on_to_the_same_bytes(model, image, tmp_path, signals,
     for number, kill in enumerate(signals):
         more = ["--resume"] if number else []
         process = subprocess.Popen(command(*options, "--out", tmp_path / "out", *more), stderr=subprocess.PIPE, text=True)
-        wait_for_tiles(tmp_path / "out", process, 6 * (number + 1))
+        wait_for_tiles(tmp_path / "out", process, 5 * (number + 1))
         os.kill(process.pid, kill)
         said = process.communicate(timeout=60)[1]
         assert process.returncode == code

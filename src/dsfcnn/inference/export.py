@@ -105,7 +105,7 @@ def _onnx(plain: nn.Module, example: Tensor, stored: dict[str, str]) -> bytes:
     axes = {"image": free, **{head: free if isinstance(outputs, dict) else {0: "images"} for head in heads}}
     buffer = io.BytesIO()
     # The tracing exporter: the newer one takes minutes over free sizes (measured: 71 s before it begins to write, for dsf-nuclei).
-    torch.onnx.export(plain, (example,), buffer, dynamo=False, input_names=["image"], output_names=heads, dynamic_axes=axes)
+    torch.onnx.export(plain, (example,), buffer, dynamo=False, input_names=["image"], output_names=heads, dynamic_axes=axes)  # type: ignore[arg-type]
     model = onnx.load_from_string(buffer.getvalue())
     onnx.helper.set_model_props(model, stored)
     return model.SerializeToString()

@@ -159,11 +159,10 @@ def classification(config: dict[str, Any], task: str) -> Classification:
 def write_results(folder: Path, spool: Spool, pixels: Pixels, kind: Classification, task: str, slide_id: str) -> dict[str, int]:
     """GeoJSON, table, label map and overlay of all objects."""
     slide, gz = pixels.slide, not pixels.slide.is_image
-    place = {"scale": pixels.scale, "offset": slide.bounds}
     name = f"{task}.geojson.gz" if gz else f"{task}.geojson"
     with (
-        GeoJsonWriter(folder / name, KINDS[task], kind, gz, slide_id=slide_id, **place) as features,
-        MeasurementsWriter(folder / "measurements.csv", **place) as table,
+        GeoJsonWriter(folder / name, KINDS[task], kind, gz, slide_id=slide_id, scale=pixels.scale, offset=slide.bounds) as features,
+        MeasurementsWriter(folder / "measurements.csv", scale=pixels.scale, offset=slide.bounds) as table,
     ):
         for instance in spool:
             table.write(instance, features.write(instance), kind.name)

@@ -7,7 +7,7 @@ its neighbours', put together from their tiles: no pixel goes through the networ
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
@@ -59,10 +59,10 @@ def to_bytes(task: Segmentation, probabilities: dict[str, np.ndarray]) -> np.nda
     return np.stack([np.rint(probabilities[head][number] * 255).astype(np.uint8) for head, number in stored_channels(task)])
 
 
-def from_bytes(task: Segmentation, stored: np.ndarray, factor: int) -> dict[str, np.ndarray]:
+def from_bytes(task: Segmentation, stored: np.ndarray, factor: int) -> dict[str, Any]:
     """Probabilities of every head and channel, ``factor`` times as fine by bilinear interpolation."""
     planes = {place: _finer(plane, factor) for place, plane in zip(stored_channels(task), stored)}
-    heads = {}
+    heads: dict[str, Any] = {}
     for head, names in task.heads.items():
         rest = np.clip(1 - sum(plane for (of, _), plane in planes.items() if of == head), 0, 1)
         heads[head] = np.stack([planes.get((head, number), rest) for number in range(len(names))])
