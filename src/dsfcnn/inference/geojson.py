@@ -29,7 +29,7 @@ from dsfcnn.slides.source import open_file, shown
 Kind = Literal["detection", "annotation", "tile"]  # QuPath's: nuclei, glands, patches
 
 _DECIMALS = 4  # of every number: 1/10,000 pixel is 0.03 nm at 40x, and changes a nucleus's area by less than 1e-5
-_PACKING = 5  # gzip's level; 9 takes three times as long for 3 % less (benchmarks/geojson.py --level)
+_PACKING = 5  # gzip's level; 9 takes 2.5 times as long and saves nothing, 1 a third and gives a fifth more (benchmarks/geojson.py)
 _CHUNK = 1 << 16  # characters read at a time
 _LARGEST = 1 << 28  # characters of one feature; a gland of 10,000 corners has 200,000
 

@@ -113,4 +113,5 @@ def object_id(slide_id: str, kind: str, instance: Instance) -> str:
     >>> object_id("a", "detection", Instance(3, 4, np.ones((2, 2), bool), 0.9))
     '4f6b6e43-42c1-501b-9fd7-94ae045a54af'
     """
-    return str(uuid.uuid5(_IDS, "{}/{}/{}/{}".format(slide_id, kind, *instance.place)))
+    name = slide_id.encode("utf-8", "backslashreplace").decode()  # a file's name need not be Unicode
+    return str(uuid.uuid5(_IDS, "{}/{}/{}/{}".format(name, kind, *instance.place)))

@@ -4,6 +4,7 @@ An image is shown at its own resolution, a slide at most 4,096 pixels wide or hi
 to be seen is one point. What could not be read is drawn as a chequered grey field, so that nobody takes it for tissue without objects.
 """
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -21,12 +22,23 @@ _OPACITY = 0.6  # of certainty on a heat map; a guess that leaves the tissue vis
 
 
 def picture_of(slide: Slide) -> tuple[NDArray[np.uint8], float]:
-    """The picture to draw on, and its level-0 pixels per pixel; unreadable parts are chequered."""
+    """The picture to draw on, and its level-0 pixels per pixel; what cannot be read at this resolution is chequered."""
     scale = 1.0 if slide.is_image else max(1.0, max(slide.width, slide.height) / LARGEST)
     picture, unreadable = overview(slide, slide.mpp * scale)
-    rows, columns = np.nonzero(unreadable)
-    picture[rows, columns] = np.choose((rows // _CHEQUER + columns // _CHEQUER) % 2, _GREYS)[:, None]
+    _chequer(picture, *np.nonzero(unreadable))
     return picture, scale
+
+
+def mark_unreadable(picture: NDArray[np.uint8], regions: Iterable[tuple[float, float, float, float]], scale: float) -> None:
+    """Chequer regions (x, y, width, height) in level-0 pixels, which may be damaged there and whole in a coarser level of the slide."""
+    for x, y, width, height in regions:
+        rows = np.arange(max(int(y / scale), 0), min(math.ceil((y + height) / scale), picture.shape[0]))
+        columns = np.arange(max(int(x / scale), 0), min(math.ceil((x + width) / scale), picture.shape[1]))
+        _chequer(picture, *(grid.ravel() for grid in np.meshgrid(rows, columns, indexing="ij")))
+
+
+def _chequer(picture: NDArray[np.uint8], rows: NDArray[np.intp], columns: NDArray[np.intp]) -> None:
+    picture[rows, columns] = np.choose((rows // _CHEQUER + columns // _CHEQUER) % 2, _GREYS)[:, None]
 
 
 def write_overlay(

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import IO
 
@@ -76,8 +76,13 @@ def label_map_name(objects: int, is_image: bool) -> str:
 def write_instances(path: str | Path, tiles: Tiles, shape: tuple[int, int], mpp: float) -> None:
     """A label map: ``.png`` with 16 bits for an image, or else a tiled BigTIFF of int32 without smaller levels."""
     path = Path(path)
-    if path.suffix.lower() != ".png":
-        return _write_tiff(path, tiles, [shape], mpp, np.dtype("<i4"))
+    if path.suffix.lower() == ".png":
+        write_png(path, _joined(path, tiles, shape))
+    else:
+        _write_tiff(path, tiles, [shape], mpp, np.dtype("<i4"))
+
+
+def _joined(path: Path, tiles: Tiles, shape: tuple[int, int]) -> NDArray[np.uint16]:
     labels = np.zeros(shape, np.uint16)
     for (top, left), tile in zip(_corners(shape), tiles, strict=True):
         if tile is not None:
@@ -85,8 +90,7 @@ def write_instances(path: str | Path, tiles: Tiles, shape: tuple[int, int], mpp:
                 raise UsageError(f"{path}: more than {MOST_IN_PNG:,} objects do not fit into a PNG; write them as .tif")
             part = labels[top : top + TILE, left : left + TILE]
             part[...] = tile[: part.shape[0], : part.shape[1]]
-    write_png(path, labels)
-    return None
+    return labels
 
 
 def write_probability(path: str | Path, tiles: Tiles, shape: tuple[int, int], mpp: float) -> None:
@@ -135,8 +139,9 @@ def _write_tiff(path: Path, tiles: Tiles, sizes: list[tuple[int, int]], mpp: flo
         for number, size in enumerate(sizes):
             source = tiles if below is None else below.reduced(size)
             level = _Level(size, dtype, kept.enter_context(tempfile.TemporaryFile(dir=path.parent)))
+            encoded = level.encoded(source, keep=number + 1 < len(sizes))
             tiff.write(
-                level.encoded(source, keep=number + 1 < len(sizes)),
+                islice(encoded, None),  # tifffile would close a generator
                 shape=size,
                 dtype=dtype,
                 tile=(TILE, TILE),
@@ -148,6 +153,7 @@ def _write_tiff(path: Path, tiles: Tiles, sizes: list[tuple[int, int]], mpp: flo
                 metadata=None,
                 software=False,
             )
+            assert next(encoded, None) is None  # asks once more, so that tiles too many are noticed
             below = level
 
 
