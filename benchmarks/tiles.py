@@ -1,6 +1,6 @@
 """Tiled against untiled: a small network learns drawn tissue, its margin is measured, and 1500 x 1500 pixels go through it both ways.
 
-python benchmarks/tiles.py [--task nuclei|glands] [--minutes 3] [--keep FOLDER]
+python benchmarks/tiles.py [--task nuclei|glands] [--minutes 3] [--keep FOLDER] [--model FOLDER]
 """
 
 import argparse
@@ -57,12 +57,13 @@ def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--task", choices=("nuclei", "glands"), default="nuclei")
     options.add_argument("--minutes", type=float, default=3.0)
+    options.add_argument("--model", type=Path, help="A model folder to use instead of training one.")
     options.add_argument("--keep", type=Path, help="Save the network as a model folder here.")
     chosen = options.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     task = dsfcnn.tasks.get(chosen.task)
-    model = train(task, chosen.minutes)
+    model = dsfcnn.load_model(chosen.model) if chosen.model else train(task, chosen.minutes)
     network = TorchNetwork(model)
     images = Drawn(task.name, "valid", count=3, size=1024)
     margin = measure_margin(network, [images[index].image for index in range(3)])

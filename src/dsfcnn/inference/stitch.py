@@ -21,7 +21,7 @@ from dsfcnn.tasks.task import Segmentation
 if TYPE_CHECKING:
     from dsfcnn.inference.network import Network
 
-_RETRY = 64  # side in network pixels of the pieces that are tried one by one where a tile cannot be read
+RETRY = 64  # side in network pixels of the pieces that are tried one by one where a tile cannot be read
 
 # Probabilities of a tile, uint8 (channels, height, width) of its own pixels; None where the network did not look.
 Store = Callable[[Tile], np.ndarray | None]
@@ -82,8 +82,8 @@ def read_box(slide: Slide, grid: Grid, box: Box) -> tuple[np.ndarray, np.ndarray
         return _read(slide, grid, box), None
     except UnreadableRegion:
         picture, damaged = np.full((box.height, box.width, 3), 255, np.uint8), np.zeros((box.height, box.width), bool)
-    for left, top in blocks(box.left, box.top, box.width, box.height, _RETRY):
-        piece = Box(left, top, left + _RETRY, top + _RETRY).within(box)
+    for left, top in blocks(box.left, box.top, box.width, box.height, RETRY):
+        piece = Box(left, top, left + RETRY, top + RETRY).within(box)
         try:
             picture[piece.slices(box)] = _read(slide, grid, piece)
         except UnreadableRegion:
