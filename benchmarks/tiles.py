@@ -1,6 +1,6 @@
 """Tiled against untiled: a small network learns drawn tissue, its margin is measured, and 1500 x 1500 pixels go through it both ways.
 
-python benchmarks/tiles.py [--task nuclei|glands] [--minutes 2] [--keep FOLDER]
+python benchmarks/tiles.py [--task nuclei|glands] [--minutes 3] [--keep FOLDER] [--model FOLDER]
 """
 
 import argparse
@@ -21,7 +21,7 @@ from dsfcnn.inference.stitch import read_box
 
 def train(task, minutes):
     data = Drawn(task.name, "train", count=20)
-    model = dsfcnn.create(f"dsf-{task.name}", group="C4", width=0.2)
+    model = dsfcnn.create(f"steerable-{task.name}", group="C4", width=0.3)
     crops = Crops(data, 128, data.mpp, per_epoch=1_000_000, augment=Augment())
     optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
     start, losses = time.perf_counter(), []
@@ -37,7 +37,7 @@ def train(task, minutes):
         losses.append(float(loss.detach()))
         if time.perf_counter() - start > 60 * minutes:
             break
-    print(f"{model.architecture['name']}, C4, width 0.2: {len(losses)} steps, loss {np.mean(losses[-20:]):.3f}", flush=True)
+    print(f"{model.architecture['name']}, C4, width 0.3: {len(losses)} steps, loss {np.mean(losses[-20:]):.3f}", flush=True)
     return model.eval()
 
 
@@ -56,13 +56,14 @@ def tiled_probabilities(predictor, image, tile):
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--task", choices=("nuclei", "glands"), default="nuclei")
-    options.add_argument("--minutes", type=float, default=2.0)
+    options.add_argument("--minutes", type=float, default=3.0)
+    options.add_argument("--model", type=Path, help="A model folder to use instead of training one.")
     options.add_argument("--keep", type=Path, help="Save the network as a model folder here.")
     chosen = options.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     task = dsfcnn.tasks.get(chosen.task)
-    model = train(task, chosen.minutes)
+    model = dsfcnn.load_model(chosen.model) if chosen.model else train(task, chosen.minutes)
     network = TorchNetwork(model)
     images = Drawn(task.name, "valid", count=3, size=1024)
     margin = measure_margin(network, [images[index].image for index in range(3)])

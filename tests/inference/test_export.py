@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import dsfcnn
-from dsfcnn.errors import DataError
+from dsfcnn.errors import DataError, UsageError
 from dsfcnn.inference.export import export
 
 SIZES = [(1, 32, 48), (3, 96, 64)]
@@ -37,7 +37,7 @@ def agree(model, exported):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["cnn-nuclei", "cnn-tumour"])
 def test_torchscript_and_pt2(folder, tmp_path, name):
-    path, model = folder(name)
+    path, model = folder(name)  # pt2 of networks with skips takes long; the smaller network shows as much
     export(path, tmp_path / "m.pt", "torchscript")
     extra = {"dsfcnn": ""}
     agree(model, torch.jit.load(tmp_path / "m.pt", _extra_files=extra))
@@ -69,7 +69,12 @@ def test_onnx_classifies(folder, tmp_path):
     np.testing.assert_allclose(dsfcnn.load(tmp_path / "m.onnx").classify(image), dsfcnn.load(path).classify(image), atol=1e-5)
 
 
-def test_other_files_are_refused(tmp_path, refused):
+def test_what_cannot_be_exported_or_loaded_is_refused(folder, tmp_path, refused):
+    with refused(UsageError, "torchscript or pt2"):
+        export(folder("hnet-nuclei")[0], tmp_path / "m.onnx", "onnx")
+    with refused(UsageError, "onnx, torchscript, pt2"):
+        export(folder("cnn-tumour")[0], tmp_path / "m.h5", "keras")
+    assert not (tmp_path / "m.onnx").exists()
     (tmp_path / "m.onnx").write_bytes(b"no network")
     with refused(DataError, "export it again"):
         dsfcnn.load(tmp_path / "m.onnx")

@@ -25,17 +25,19 @@ from dsfcnn.inference.predictor import Predictor
 from dsfcnn.inference.rasters import write_mask
 from dsfcnn.inference.results import Pixels, Spool, classification, measured, write_probabilities, write_results
 from dsfcnn.inference.state import State, sha256
-from dsfcnn.inference.stitch import read_box, tile_probabilities
+from dsfcnn.inference.stitch import RETRY, read_box, tile_probabilities
 from dsfcnn.inference.tiles import Box, Grid, Tile
 from dsfcnn.inference.within import Annotations, Area, parse_region
 from dsfcnn.slides import Slide, Tissue, find_tissue, open_slide, read_image
 from dsfcnn.slides.image import MAX_PIXELS
+from dsfcnn.slides.slide import blocks
 from dsfcnn.slides.source import shown
 from dsfcnn.tasks.task import Segmentation
 
 _MOST_UNREADABLE = 0.01  # of the pixels looked at; beyond that the result would mislead
 _AHEAD = 2  # tiles that are read before the network wants them
 
+Rectangle = tuple[float, float, float, float]  # x, y, width, height on level 0
 Progress = Callable[[str, int, int], None]  # what is being done, how much of it, of how much
 
 
@@ -85,13 +87,13 @@ class Job:
             if not tiles:
                 tell(f"{shown(self.source.name)}: no tissue found; the result is empty")
             reading = self._network(slide, grid, tiles, tissue, area, progress)
-            damaged, broken = self._damage(grid, tiles)
+            damaged, broken, places = self._damage(grid, tiles)
             if damaged > _MOST_UNREADABLE:
                 raise DataError(f"{shown(self.source.path)}: {damaged:.1%} of what was looked at is damaged; get the slide again")
             network = time.perf_counter() - began
             if tissue is not None:
                 write_mask(self.results / "tissue_mask.png", tissue.mask, tissue.unreadable)
-            counts = self._write(slide, grid, tiles, area, progress)
+            counts = self._write(slide, grid, tiles, area, places, progress)
             looked_at = sum(grid.core(tile).area for tile in tiles) * (grid.mpp / 1000) ** 2
             record = {
                 "settings": settings,
@@ -183,8 +185,8 @@ class Job:
                         stored = tile_probabilities(self.predictor.network, task, grid, tile, picture, damaged)
                     else:
                         stored = tile_classes(self.predictor.network, grid, tile, picture, damaged, _cells(tissue, area))
-                    inner = 0 if damaged is None else int(damaged[grid.core(tile).slices(seen(tile))].sum())
-                    self.state.save_tile(tile, stored=stored, damaged=np.array(inner))
+                    inner = np.zeros((0, 0), bool) if damaged is None else damaged[grid.core(tile).slices(seen(tile))]
+                    self.state.save_tile(tile, stored=stored, damaged=inner)
                     if is_segmentation:
                         decoding.has_probabilities(tile)
                     progress("tiles", done + number + 1, len(tiles))
@@ -194,17 +196,25 @@ class Job:
                     future.cancel()
         return waited
 
-    def _damage(self, grid: Grid, tiles: list[Tile]) -> tuple[float, int]:
-        """Share of damaged pixels, and the number of tiles that have some."""
-        damaged = [self.state.damaged(tile) for tile in tiles]
-        pixels = sum(grid.core(tile).area for tile in tiles)
-        return sum(damaged) / max(1, pixels), sum(count > 0 for count in damaged)
+    def _damage(self, grid: Grid, tiles: list[Tile]) -> tuple[float, int, list[Rectangle]]:
+        """Share of damaged pixels, the number of tiles that have some, and where they are, on level 0."""
+        pixels, broken, places = 0, 0, []
+        for tile in tiles:
+            damaged, core = self.state.damaged(tile), grid.core(tile)
+            pixels, broken = pixels + int(damaged.sum()), broken + bool(damaged.any())
+            for left, top in blocks(*core[:2], core.width, core.height, RETRY) if damaged.any() else ():
+                block = Box(left, top, left + RETRY, top + RETRY).within(core)
+                if damaged[block.slices(core)].any():
+                    places.append(grid.level0(block))
+        return pixels / max(1, sum(grid.core(tile).area for tile in tiles)), broken, places
 
-    def _write(self, slide: Slide, grid: Grid, tiles: list[Tile], area: Area | None, progress: Progress) -> dict[str, int]:
+    def _write(
+        self, slide: Slide, grid: Grid, tiles: list[Tile], area: Area | None, damaged: list[Rectangle], progress: Progress
+    ) -> dict[str, int]:
         task, config = self.predictor.task, self.predictor.config
-        slide_id = f"{self.source.name}"
+        slide_id = self.source.name
         if not isinstance(task, Segmentation):
-            return write_classes(self.results, self.state, grid, tiles, slide, config, task, slide_id)
+            return write_classes(self.results, self.state, grid, tiles, slide, config, task, slide_id, damaged)
         pixels, done = Pixels(slide, grid), 0
 
         def one_more() -> None:
@@ -216,16 +226,16 @@ class Job:
             spool = Spool(stream)
             for instance in measured(self.state, tiles, pixels, area, one_more):
                 spool.add(instance)
-            counts = write_results(self.results, spool, pixels, classification(config, task.name), task.name, slide_id)
+            counts = write_results(self.results, spool, pixels, classification(config, task.name), task.name, slide_id, damaged)
         write_probabilities(self.results / "probability.tif", self.state, grid, task)
         return counts
 
 
-def _wanted(rectangle: tuple[float, float, float, float], tissue: Tissue | None, area: Area | None) -> bool:
+def _wanted(rectangle: Rectangle, tissue: Tissue | None, area: Area | None) -> bool:
     return (tissue is None or tissue.touches(*rectangle)) and (area is None or area.touches(*rectangle))
 
 
-def _cells(tissue: Tissue | None, area: Area | None) -> Callable[[tuple[float, float, float, float]], bool]:
+def _cells(tissue: Tissue | None, area: Area | None) -> Callable[[Rectangle], bool]:
     return lambda rectangle: _wanted(rectangle, tissue, area)
 
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from dsfcnn.inference.heatmap import CELL, write_heatmap, write_tiles
 from dsfcnn.inference.objects import Classification as Kind
-from dsfcnn.inference.overlay import picture_of, write_heat_overlay
+from dsfcnn.inference.overlay import mark_unreadable, picture_of, write_heat_overlay
+from dsfcnn.inference.results import Damaged
 from dsfcnn.inference.state import State
 from dsfcnn.inference.tiles import Box, Grid, Tile, make_grid
 from dsfcnn.slides import Slide
@@ -65,7 +66,15 @@ def _cells(length: int) -> int:
 
 
 def write_classes(
-    folder: Path, state: State, grid: Grid, tiles: list[Tile], slide: Slide, config: dict[str, Any], task: Task, slide_id: str
+    folder: Path,
+    state: State,
+    grid: Grid,
+    tiles: list[Tile],
+    slide: Slide,
+    config: dict[str, Any],
+    task: Task,
+    slide_id: str,
+    damaged: Damaged,
 ) -> dict[str, int]:
     """Heat map (one for each class but the first), tiles for QuPath and overlay."""
     kinds = class_kinds(config, task)
@@ -85,6 +94,7 @@ def write_classes(
         heat = "probability.tif" if len(kinds) == 2 else f"probability-{number}-{''.join(c for c in kind.name if c.isalnum())}.tif"
         write_heatmap(folder / heat, cells[..., number], grid.mpp)
     picture, scale = picture_of(slide)
+    mark_unreadable(picture, damaged, scale)
     write_heat_overlay(folder / "overlay.png", picture, cells[..., 1], CELL * grid.scale / scale, kinds[1])
     return {"objects": count}
 

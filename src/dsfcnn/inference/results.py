@@ -18,7 +18,7 @@ from dsfcnn.inference.geojson import GeoJsonWriter, Kind
 from dsfcnn.inference.measure import NAMES, measure
 from dsfcnn.inference.merge import Found, Merger
 from dsfcnn.inference.objects import Classification, Instance
-from dsfcnn.inference.overlay import picture_of, write_overlay
+from dsfcnn.inference.overlay import mark_unreadable, picture_of, write_overlay
 from dsfcnn.inference.rasters import TILE, label_map_name, label_tiles, write_instances, write_probability
 from dsfcnn.inference.state import State
 from dsfcnn.inference.stitch import stored_channels
@@ -30,6 +30,7 @@ from dsfcnn.tasks.task import Segmentation
 
 _HEADER = struct.Struct("<iiiid")  # x, y, width, height, probability; then the measurements and the packed mask
 _VALUES = struct.Struct(f"<{len(NAMES)}d")
+Damaged = list[tuple[float, float, float, float]]  # x, y, width, height on level 0
 KINDS: dict[str, Kind] = {"nuclei": "detection", "glands": "annotation"}
 _CLASSES = {"nuclei": ("Nucleus", "#2ca02c"), "glands": ("Gland", "#1f77b4")}  # where a model does not say
 
@@ -156,20 +157,22 @@ def classification(config: dict[str, Any], task: str) -> Classification:
     return Classification(*_CLASSES[task])
 
 
-def write_results(folder: Path, spool: Spool, pixels: Pixels, kind: Classification, task: str, slide_id: str) -> dict[str, int]:
+def write_results(
+    folder: Path, spool: Spool, pixels: Pixels, kind: Classification, task: str, slide_id: str, damaged: Damaged
+) -> dict[str, int]:
     """GeoJSON, table, label map and overlay of all objects."""
     slide, gz = pixels.slide, not pixels.slide.is_image
-    place = {"scale": pixels.scale, "offset": slide.bounds}
     name = f"{task}.geojson.gz" if gz else f"{task}.geojson"
     with (
-        GeoJsonWriter(folder / name, KINDS[task], kind, gz, slide_id=slide_id, **place) as features,
-        MeasurementsWriter(folder / "measurements.csv", **place) as table,
+        GeoJsonWriter(folder / name, KINDS[task], kind, gz, slide_id=slide_id, scale=pixels.scale, offset=slide.bounds) as features,
+        MeasurementsWriter(folder / "measurements.csv", scale=pixels.scale, offset=slide.bounds) as table,
     ):
         for instance in spool:
             table.write(instance, features.write(instance), kind.name)
     label_map = folder / label_map_name(len(spool), slide.is_image)
     write_instances(label_map, label_tiles(iter(spool), pixels.shape), pixels.shape, pixels.mpp)
     picture, scale = picture_of(slide)
+    mark_unreadable(picture, damaged, scale)
     write_overlay(folder / "overlay.png", picture, iter(spool), pixels.scale / scale, kind)
     return {"objects": len(spool)}
 

@@ -92,10 +92,10 @@ class State:
         """What ``save_tile`` was given; None before that."""
         return self._load(_name("probability", tile))
 
-    def damaged(self, tile: Tile) -> int:
-        """How many of a tile's pixels could not be read."""
+    def damaged(self, tile: Tile) -> np.ndarray:
+        """Which of a tile's pixels could not be read; of size 0 where all could."""
         with np.load(self.folder / _name("probability", tile), allow_pickle=False) as found:
-            return int(found["damaged"])
+            return found["damaged"]
 
     def save_objects(self, tile: Tile, objects: TileObjects) -> None:
         arrays = {"box": np.array(objects.box), "labels": objects.labels, "area": objects.area, "probability": objects.probability}

@@ -7,7 +7,7 @@ its neighbours', put together from their tiles: no pixel goes through the networ
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
@@ -21,7 +21,7 @@ from dsfcnn.tasks.task import Segmentation
 if TYPE_CHECKING:
     from dsfcnn.inference.network import Network
 
-_RETRY = 64  # side in network pixels of the pieces that are tried one by one where a tile cannot be read
+RETRY = 64  # side in network pixels of the pieces that are tried one by one where a tile cannot be read
 
 # Probabilities of a tile, uint8 (channels, height, width) of its own pixels; None where the network did not look.
 Store = Callable[[Tile], np.ndarray | None]
@@ -59,10 +59,10 @@ def to_bytes(task: Segmentation, probabilities: dict[str, np.ndarray]) -> np.nda
     return np.stack([np.rint(probabilities[head][number] * 255).astype(np.uint8) for head, number in stored_channels(task)])
 
 
-def from_bytes(task: Segmentation, stored: np.ndarray, factor: int) -> dict[str, np.ndarray]:
+def from_bytes(task: Segmentation, stored: np.ndarray, factor: int) -> dict[str, Any]:
     """Probabilities of every head and channel, ``factor`` times as fine by bilinear interpolation."""
     planes = {place: _finer(plane, factor) for place, plane in zip(stored_channels(task), stored)}
-    heads = {}
+    heads: dict[str, Any] = {}
     for head, names in task.heads.items():
         rest = np.clip(1 - sum(plane for (of, _), plane in planes.items() if of == head), 0, 1)
         heads[head] = np.stack([planes.get((head, number), rest) for number in range(len(names))])
@@ -82,8 +82,8 @@ def read_box(slide: Slide, grid: Grid, box: Box) -> tuple[np.ndarray, np.ndarray
         return _read(slide, grid, box), None
     except UnreadableRegion:
         picture, damaged = np.full((box.height, box.width, 3), 255, np.uint8), np.zeros((box.height, box.width), bool)
-    for left, top in blocks(box.left, box.top, box.width, box.height, _RETRY):
-        piece = Box(left, top, left + _RETRY, top + _RETRY).within(box)
+    for left, top in blocks(box.left, box.top, box.width, box.height, RETRY):
+        piece = Box(left, top, left + RETRY, top + RETRY).within(box)
         try:
             picture[piece.slices(box)] = _read(slide, grid, piece)
         except UnreadableRegion:
