@@ -16,7 +16,7 @@ from dsfcnn.layers import GConv2d, LiftConv2d
 DEPTH, SIDE, FACTOR = 10, 32, 10
 # White noise through 8 fields of 9x9 or 11x11 steerable filters ends just below 0.1 in a few draws; the least of some 200 was 0.085.
 LEAST_VARIANCE = 0.08
-SEEDS = {3: 3, 5: 2, 7: 1, 9: 1, 11: 1}  # of the weights, by kernel size; large kernels take long
+SEEDS = {3: 2, 5: 2, 7: 1, 9: 1, 11: 1}  # of the weights, by kernel size; large kernels take long
 
 
 def signals(*planes):
@@ -72,7 +72,7 @@ def test_ten_layers_keep_the_signal(group, kernel_size, filters):
 
 
 @pytest.mark.parametrize("group", ["C1", "C4", "D4"])
-@pytest.mark.parametrize("kernel_size", [3, 7, 11])
+@pytest.mark.parametrize("kernel_size", [3, 11])
 @pytest.mark.parametrize("filters", ["steerable", "rotated"])
 def test_an_input_layer_and_ten_more_keep_the_signal(group, kernel_size, filters):
     for seed in range(SEEDS[kernel_size]):
