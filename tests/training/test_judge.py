@@ -24,8 +24,8 @@ def nuclei(tmp_path_factory):
 def test_settings_come_with_the_model(nuclei):
     judged = Judged(nuclei)
     assert judged.mpp == 0.5
-    assert judged.settings.marker_threshold == 0.3
-    assert judged.settings.object_threshold == 0.5
+    assert judged.task.settings.marker_threshold == 0.3
+    assert judged.task.settings.object_threshold == 0.5
 
 
 def test_a_judgement_is_written_whole(nuclei, tmp_path):

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -164,7 +164,7 @@ class Job:
         is_segmentation = isinstance(task, Segmentation)
         with (
             ThreadPoolExecutor(1) as reader,
-            Decoding(self.results, task.name, grid, tiles if is_segmentation else [], self.options.workers) as decoding,
+            Decoding(self.results, cast(Segmentation, task), grid, tiles if is_segmentation else [], self.options.workers) as decoding,
         ):
             ahead: list[Future[Any]] = []
 

@@ -17,8 +17,9 @@ from dsfcnn.files import atomic_write
 from dsfcnn.models import load_model, read_config
 from dsfcnn.tasks import Task, get
 from dsfcnn.tasks.metrics.results import Results
+from dsfcnn.tasks.task import with_settings
 from dsfcnn.testing import equivariance_error
-from dsfcnn.training.evaluation import evaluate, predict, settings_of, to_tensor
+from dsfcnn.training.evaluation import evaluate, predict, to_tensor
 from dsfcnn.training.images import rescale
 from dsfcnn.training.report import FOUND, TRUTH
 
@@ -33,16 +34,15 @@ class Judged:
     def __init__(self, folder: str | Path, wrap: Callable[[nn.Module], nn.Module] | None = None):
         config = read_config(folder)
         model = load_model(folder)
-        self.task: Task = get(config["task"])
+        self.task: Task = with_settings(get(config["task"]), config.get("decode"))
         self.mpp = float(config["mpp"] or self.task.mpp)
-        self.settings = settings_of(self.task, config.get("decode") or {})
         self.model = wrap(model) if wrap else model
 
     def score(self, images: Dataset, seen: Callable[..., None] | None = None) -> Results:
-        return evaluate(self.model, self.task, images, self.mpp, self.settings, seen=seen)
+        return evaluate(self.model, self.task, images, self.mpp, seen=seen)
 
     def predict(self, sample: Sample) -> np.ndarray:
-        return predict(self.model, self.task, sample.image, sample.mpp, self.mpp, self.settings)
+        return predict(self.model, self.task, sample.image, sample.mpp, self.mpp)
 
     def equivariance(self, images: Dataset) -> dict[str, float]:
         """Relative error of the probabilities when an image is turned by 90 degrees and by 45."""

@@ -23,11 +23,11 @@ from dsfcnn.files import atomic_write, claim_outputs, remove_unfinished
 from dsfcnn.models import count_parameters, save_model
 from dsfcnn.tasks import Task, get
 from dsfcnn.tasks.metrics.results import Results
-from dsfcnn.tasks.task import Segmentation
+from dsfcnn.tasks.task import Segmentation, with_settings
 from dsfcnn.training import loop, report
 from dsfcnn.training.config import TrainConfig, check, parse
 from dsfcnn.training.distributed import Processes
-from dsfcnn.training.evaluation import evaluate, settings_of
+from dsfcnn.training.evaluation import evaluate
 from dsfcnn.training.images import open_images
 from dsfcnn.training.state import State, restore, save_state
 
@@ -42,9 +42,8 @@ class Run:
 
     def __init__(self, config: TrainConfig, folder: Path, tell: Callable[[str], None], command: str = "dsfcnn train"):
         self.config, self.folder, self.command = config, folder, command
-        self.task: Task = get(config.task)
+        self.task: Task = with_settings(get(config.task), config.decode)
         self.mpp = config.mpp or self.task.mpp
-        self.settings = settings_of(self.task, config.decode)
         self.select = config.select or _FIRST_CHOICE[config.task]
         if self.select not in metrics_of(self.task):
             raise UsageError(f"select: no metric {self.select!r}; use one of {', '.join(metrics_of(self.task))}")
@@ -122,7 +121,7 @@ class Run:
             self._stop_if_asked(alone=True)
             examples.see(*seen)
 
-        results = evaluate(state.judged(), self.task, valid, self.mpp, self.settings, resamples=200, seen=see)
+        results = evaluate(state.judged(), self.task, valid, self.mpp, resamples=200, seen=see)
         scores = headline(results)
         rate = loop.learning_rate(self.config, state.step - 1)
         state.history.append({"step": state.step, "loss": sum(state.losses) / len(state.losses), "learning_rate": rate, **scores})
