@@ -96,7 +96,7 @@ def main() -> None:
         if wait(process):
             sys.exit("the training that nobody killed failed; run dsfcnn doctor")
         life = time.monotonic() - began
-        print(f"{'kill':>4} {'after':>7} {'checkpoint':>11} {'torn':>5}  outcome", flush=True)
+        print(f"{'kill':>4} {'after':>7} {'checkpoint':>11} {'unfinished':>11}  outcome", flush=True)
         for number in range(1, options.kills + 1):
             while (same := kill_and_compare(number, config, root / f"run{number}", whole, moments.uniform(0, life))) is None:
                 pass
@@ -121,7 +121,7 @@ def kill_and_compare(number: int, config: Path, folder: Path, whole: Path, secon
     code = wait(start(config, folder, "--resume"))
     same = code == 0 and files(folder) == files(whole)
     outcome = "the same bytes" if same else f"DIFFERS, exit code {code}"
-    print(f"{number:4} {seconds:6.2f}s {step:>11} {len(unfinished):5}  {outcome}", flush=True)
+    print(f"{number:4} {seconds:6.2f}s {step:>11} {len(unfinished):11}  {outcome}", flush=True)
     shutil.rmtree(folder)
     return same
 

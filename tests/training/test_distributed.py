@@ -69,7 +69,7 @@ def losses(together, tmp_path):
     return run
 
 
-CHANGES = ["precision=float64", "steps=20", "batch=4", "validate_every=20", "checkpoint_every=20"]
+CHANGES = ["precision=float64", "steps=20", "batch=4", "crop=16", "validate_every=20", "checkpoint_every=20"]
 
 
 def test_two_processes_have_the_losses_of_one(nuclei, losses, tmp_path):
