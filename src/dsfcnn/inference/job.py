@@ -7,14 +7,15 @@ the ones before; each leaves its probabilities and its objects in the state fold
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import torch
 
 from dsfcnn import __version__
 from dsfcnn.errors import DataError
@@ -33,6 +34,9 @@ from dsfcnn.slides.image import MAX_PIXELS
 from dsfcnn.slides.slide import blocks
 from dsfcnn.slides.source import shown
 from dsfcnn.tasks.task import Segmentation
+
+if TYPE_CHECKING:
+    from dsfcnn.inference.cohort import Cluster
 
 _MOST_UNREADABLE = 0.01  # of the pixels looked at; beyond that the result would mislead
 _AHEAD = 2  # tiles that are read before the network wants them
@@ -57,13 +61,15 @@ class Options:
 
 
 class Job:
-    """One input of a run. ``tell`` is given notices, ``progress`` what is going on."""
+    """One input of a run; ``cluster`` computes its tiles elsewhere."""
 
-    def __init__(self, predictor: Predictor, source: Input, out: Path, options: Options, model: str):
+    def __init__(self, predictor: Predictor, source: Input, out: Path, options: Options, model: str, cluster: "Cluster | None" = None):
         self.predictor, self.source, self.options = predictor, source, options
         self.results = out / source.name
         self.state = State(self.results)
+        self.out, self.cluster = out, cluster
         self.model = model  # sha256 of its files
+        self._open: tuple[Slide, Grid, Tissue | None, Area | None] | None = None
         self.mpp = predictor.mpp if options.mpp is None else options.mpp
 
     @contextmanager
@@ -86,7 +92,7 @@ class Job:
             tiles = [tile for tile in grid.tiles() if _wanted(grid.level0(grid.core(tile)), tissue, area)]
             if not tiles:
                 tell(f"{shown(self.source.name)}: no tissue found; the result is empty")
-            reading = self._network(slide, grid, tiles, tissue, area, progress)
+            self._network(slide, grid, tiles, tissue, area, progress)
             damaged, broken, places = self._damage(grid, tiles)
             if damaged > _MOST_UNREADABLE:
                 raise DataError(f"{shown(self.source.path)}: {damaged:.1%} of what was looked at is damaged; get the slide again")
@@ -107,7 +113,7 @@ class Job:
                     "unreadable_tiles": broken,
                     "tissue_mm2": round(looked_at if tissue is None else tissue.area, 6),
                 },
-                "seconds": {"tiles": round(network, 2), "read": round(reading, 2), "all": round(time.perf_counter() - began, 2)},
+                "seconds": {"tiles": round(network, 2), "all": round(time.perf_counter() - began, 2)},
             }
         self.state.finish(record)
         return record
@@ -142,6 +148,7 @@ class Job:
             "region": options.region,
             "within": None if options.within is None else sha256(options.within),
             "backend": backend,
+            "threads": torch.get_num_threads(),  # the order of sums depends on it
         }
 
     def _tissue(self, slide: Slide) -> Tissue | None:
@@ -155,46 +162,60 @@ class Job:
             return parse_region(self.options.region)
         return None if self.options.within is None else Annotations(self.options.within, slide.bounds)
 
-    def _network(self, slide: Slide, grid: Grid, tiles: list[Tile], tissue: Tissue | None, area: Area | None, progress: Progress) -> float:
-        """Probabilities, and objects where there are any, of all tiles; returns the seconds spent waiting for pixels."""
+    def _network(self, slide: Slide, grid: Grid, tiles: list[Tile], tissue: Tissue | None, area: Area | None, progress: Progress) -> None:
+        """Probabilities, and objects where there are any, of all tiles."""
         task = self.predictor.task
         missing = [tile for tile in tiles if not self.state.has_tile(tile)]
-        waited, done = 0.0, len(tiles) - len(missing)
+        done = len(tiles) - len(missing)
         progress("tiles", done, len(tiles))
-        is_segmentation = isinstance(task, Segmentation)
-        with (
-            ThreadPoolExecutor(1) as reader,
-            Decoding(self.results, cast(Segmentation, task), grid, tiles if is_segmentation else [], self.options.workers) as decoding,
-        ):
+        decoded = tiles if isinstance(task, Segmentation) else []
+        with Decoding(self.results, cast(Segmentation, task), grid, decoded, self.options.workers) as decoding:
+            if self.cluster is not None:
+                finished: Iterable[Tile] = self.cluster.compute(self, missing)
+            else:
+                finished = self._one_by_one(slide, grid, missing, tissue, area)
+            for number, tile in enumerate(finished, 1):
+                if decoded:
+                    decoding.has_probabilities(tile)
+                progress("tiles", done + number, len(tiles))
+            decoding.finish()
+
+    def _one_by_one(self, slide: Slide, grid: Grid, tiles: list[Tile], tissue: Tissue | None, area: Area | None) -> Iterator[Tile]:
+        """Compute tiles here, while a thread reads the next ones."""
+        with ThreadPoolExecutor(1) as reader:
             ahead: list[Future[Any]] = []
-
-            def seen(tile: Tile) -> Box:
-                return grid.seen(tile) if is_segmentation else patch_box(grid, tile)
-
-            def read(tile: Tile) -> Any:
-                return read_box(slide, grid, seen(tile))
-
             try:
-                for number, tile in enumerate(missing):
-                    while len(ahead) <= _AHEAD and number + len(ahead) < len(missing):
-                        ahead.append(reader.submit(read, missing[number + len(ahead)]))
-                    start = time.perf_counter()
+                for number, tile in enumerate(tiles):
+                    while len(ahead) <= _AHEAD and number + len(ahead) < len(tiles):
+                        ahead.append(reader.submit(read_box, slide, grid, self._seen(grid, tiles[number + len(ahead)])))
                     picture, damaged = ahead.pop(0).result()
-                    waited += time.perf_counter() - start
-                    if isinstance(task, Segmentation):
-                        stored = tile_probabilities(self.predictor.network, task, grid, tile, picture, damaged)
-                    else:
-                        stored = tile_classes(self.predictor.network, grid, tile, picture, damaged, _cells(tissue, area))
-                    inner = np.zeros((0, 0), bool) if damaged is None else damaged[grid.core(tile).slices(seen(tile))]
-                    self.state.save_tile(tile, stored=stored, damaged=inner)
-                    if is_segmentation:
-                        decoding.has_probabilities(tile)
-                    progress("tiles", done + number + 1, len(tiles))
-                decoding.finish()
+                    self._compute(grid, tile, picture, damaged, tissue, area)
+                    yield tile
             finally:
                 for future in ahead:
                     future.cancel()
-        return waited
+
+    def compute_alone(self, tile: Tile) -> None:
+        """One tile, for a process that knows nothing but this job; what it has opened stays open for the next."""
+        if self._open is None:
+            slide = self._opened().__enter__()
+            self._open = slide, self._grid(slide), self._tissue(slide), self._area(slide)
+        slide, grid, tissue, area = self._open
+        self._compute(grid, tile, *read_box(slide, grid, self._seen(grid, tile)), tissue, area)
+
+    def _seen(self, grid: Grid, tile: Tile) -> Box:
+        return grid.seen(tile) if isinstance(self.predictor.task, Segmentation) else patch_box(grid, tile)
+
+    def _compute(
+        self, grid: Grid, tile: Tile, picture: np.ndarray, damaged: np.ndarray | None, tissue: Tissue | None, area: Area | None
+    ) -> None:
+        network, task = self.predictor.network, self.predictor.task
+        if isinstance(task, Segmentation):
+            stored = tile_probabilities(network, task, grid, tile, picture, damaged)
+        else:
+            stored = tile_classes(network, grid, tile, picture, damaged, _cells(tissue, area))
+        inner = np.zeros((0, 0), bool) if damaged is None else damaged[grid.core(tile).slices(self._seen(grid, tile))]
+        self.state.save_tile(tile, stored=stored, damaged=inner)
 
     def _damage(self, grid: Grid, tiles: list[Tile]) -> tuple[float, int, list[Rectangle]]:
         """Share of damaged pixels, the number of tiles that have some, and where they are, on level 0."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from dsfcnn.errors import DataError, DsfcnnError, MissingInputError
 from dsfcnn.files import atomic_write
+from dsfcnn.inference.cohort import connect
 from dsfcnn.inference.inputs import Input, collect
 from dsfcnn.inference.job import Job, Options, Progress, model_hash
 from dsfcnn.inference.predictor import find_model, load
@@ -27,6 +28,7 @@ def predict(
     options: Options,
     *,
     name: str | None = None,
+    scheduler: str | None = None,
     resume: bool = False,
     overwrite: bool = False,
     tell: Callable[[str], None] = print,
@@ -38,6 +40,7 @@ def predict(
         paths: images, slides, and folders of them.
         model: as for ``dsfcnn.load``.
         name: what the only input is called in the results.
+        scheduler: address of a Dask scheduler whose workers compute the tiles, or "local" for workers on this machine.
         resume: go on where an earlier run with the same model and options stopped.
         tell: is given one-line notices.
         progress: for the name of an input, a function of what is done, how much, and of how much.
@@ -45,8 +48,8 @@ def predict(
     inputs = collect(paths, name, out)
     predictor = load(model)
     digest, backend = model_hash(find_model(model)), get_backend()
-    with locked(out):
-        jobs = [Job(predictor, source, out, options, digest) for source in inputs]
+    with locked(out), connect(scheduler, find_model(model), backend, options.workers) as cluster:
+        jobs = [Job(predictor, source, out, options, digest, cluster) for source in inputs]
         if resume:
             for job in jobs:
                 with suppress(DataError, MissingInputError):  # files that cannot be read are dealt with when their turn comes
