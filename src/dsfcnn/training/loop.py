@@ -118,9 +118,7 @@ def steps(state: State, config: TrainConfig, task: Task, feed: Iterator[Batch], 
 def _expect_finite(value: float, what: str, state: State, batch: Batch) -> None:
     """Before the weights are changed: what is not finite never gets into them."""
     if not np.isfinite(value):
-        advice = (
-            "look at these images, lower learning_rate or set clip, and start again (init takes the best model so far)"
-        )
+        advice = "look at these images, lower learning_rate or set clip, and start again (init takes the best model so far)"
         raise DataError(f"step {state.step}: the {what} is {value} on {', '.join(batch.sources)}; {advice}")
 
 
