@@ -103,9 +103,9 @@ def test_another_seed_gives_other_weights(train, tumour, whole, tmp_path):
 
 
 def test_killed_again_and_again_it_comes_to_the_same_bytes(train, tumour, whole, tmp_path):
-    """Once before the first checkpoint, then before a file has its final name and after; each time it gets a little further."""
+    """Before a file has its final name, and after; each time it gets a little further."""
     resume = []
-    for number in (1, 4, 9, 12, 7, 15):
+    for number in (4, 9, 12):
         done = train(tumour, tmp_path / "run", *resume, mishaps=[killed_at_fsync(number)])
         assert done.code == -signal.SIGKILL, done.said
         resume = ["--resume"] if (tmp_path / "run" / "config.yaml").exists() else []
