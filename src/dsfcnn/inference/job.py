@@ -186,7 +186,8 @@ class Job:
                 for number, tile in enumerate(tiles):
                     while len(ahead) <= _AHEAD and number + len(ahead) < len(tiles):
                         ahead.append(reader.submit(read_box, slide, grid, self._seen(grid, tiles[number + len(ahead)])))
-                    self._compute(grid, tile, *ahead.pop(0).result(), tissue, area)
+                    picture, damaged = ahead.pop(0).result()
+                    self._compute(grid, tile, picture, damaged, tissue, area)
                     yield tile
             finally:
                 for future in ahead:
@@ -198,7 +199,8 @@ class Job:
             slide = self._opened()
             self._open = slide, self._grid(slide), self._tissue(slide), self._area(slide)
         slide, grid, tissue, area = self._open
-        self._compute(grid, tile, *read_box(slide, grid, self._seen(grid, tile)), tissue, area)
+        picture, damaged = read_box(slide, grid, self._seen(grid, tile))
+        self._compute(grid, tile, picture, damaged, tissue, area)
 
     def _seen(self, grid: Grid, tile: Tile) -> Box:
         return grid.seen(tile) if isinstance(self.predictor.task, Segmentation) else patch_box(grid, tile)
