@@ -17,7 +17,7 @@ $(VENV)/.test: $(VENV)/.base
 	touch $@
 
 test: lint types
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

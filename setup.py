@@ -37,7 +37,7 @@ setup(
     ext_modules=[
         Extension(
             "dsfcnn.kernels._gconv",
-            sources=[f"src/dsfcnn/kernels/{name}.c" for name in ("gconv", "fields", "weights", "threads")],
+            sources=[f"src/dsfcnn/kernels/{name}.c" for name in ("gconv", "fields", "weights", "pool", "threads")],
             depends=[f"src/dsfcnn/kernels/{name}" for name in ("bank.py", "vectors.h", "threads.h")],
             extra_compile_args=["-O3", "-ffp-contract=fast", "-std=gnu11", "-pthread", *ARCHITECTURE],
             extra_link_args=["-pthread"],

@@ -22,7 +22,7 @@ BELOW = {
     "tasks": [],
     "slides": [],
     "data": ["slides"],
-    "training": ["models", "tasks", "data"],
+    "training": ["models", "tasks", "data", "testing"],
     "inference": ["models", "tasks", "data"],
     "study": ["training", "inference"],
     "viewer": ["inference"],

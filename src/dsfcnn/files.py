@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dsfcnn.errors import OutputError, WriteError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_RANDOM = 8  # characters that tempfile puts at the end of a name
 
 
 def claim_outputs(folder: Path, names: list[str], overwrite: bool) -> None:
@@ -41,12 +45,28 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
         temporary = None
         _sync_folder(path.parent)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        if error.errno in _FULL:
             raise WriteError(f"{path}: the disk is full; make room and run again") from error
         raise
     finally:
         if temporary is not None:
             os.unlink(temporary)
+
+
+def make_folder(folder: Path) -> None:
+    """A folder for outputs, in the midst of work."""
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise WriteError(f"{folder}: cannot make this folder ({error.strerror}); make room and run again") from error
+
+
+def remove_unfinished(folder: Path) -> None:
+    """What ``atomic_write`` left in a folder and those in it when its process was killed. Nobody else may be writing there."""
+    for path in folder.rglob(".*.*"):
+        kept, _, end = path.name[1:].rpartition(".")
+        if kept and len(end) == _RANDOM and re.fullmatch(r"[a-z0-9_]+", end) and path.is_file():
+            path.unlink()
 
 
 def _sync_folder(folder: Path) -> None:

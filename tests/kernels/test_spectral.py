@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import dsfcnn
 from dsfcnn.groups import parse_group
 from dsfcnn.kernels import backend, bank, calls, library
-from dsfcnn.layers import GConv2d
+from dsfcnn.layers import GConv2d, MaxPool
 from dsfcnn.testing import assert_equivariant
 
 pytestmark = pytest.mark.skipif(library.load().functions is None, reason=f"dense here, because {library.load().reason}")
@@ -69,6 +69,24 @@ def test_random_shapes_agree_with_dense(shape):
     assert relative(found[0], wanted[0]) < 1e-5
     for ours, theirs in zip(found[1:], wanted[1:]):
         assert relative(ours, theirs) < 1e-4
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.integers(1, 3), st.integers(1, 5), st.integers(1, 20), st.integers(0, 4), st.booleans())
+def test_max_pooling_is_torchs(images, half_height, half_width, levels, has_nan):
+    """Few distinct numbers, so that many are equal: the first of them gets the gradient, as in torch."""
+    torch.manual_seed(0)
+    x = torch.randint(-levels, levels + 1, (images, 2, 2 * half_height, 2 * half_width)).float().requires_grad_()
+    if has_nan:
+        x.data[0, 0, 0, 1] = float("nan")
+    gradient = torch.randn(images, 2, half_height, half_width)
+    results = []
+    for name in ("spectral", "dense"):
+        dsfcnn.set_backend(name)
+        y = MaxPool()(x)
+        results.append((y.detach(), *torch.autograd.grad(y, x, gradient)))
+    for ours, theirs in zip(*results):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
 
 
 def test_the_number_of_threads_changes_no_bit():
@@ -156,7 +174,9 @@ functions.dsfcnn_gconv.restype, functions.dsfcnn_blocks.restype = ctypes.c_int, 
 library.load = lambda: library.Library(functions, "")
 torch.manual_seed(0)
 for n, kernel_size in ((2, 3), (4, 9), (6, 5), (8, 7), (16, 5)):
-    for fields, more, out, images, height, width in ((1, 0, 1, 1, 1, 1), (2, 1, 14, 2, 9, 17), (3, 2, 7, 1, 16, 31), (9, 0, 6, 1, 7, 81)):
+    for fields, more, out, images, height, width in (
+        (1, 0, 1, 1, 1, 1), (2, 1, 14, 2, 9, 17), (3, 2, 7, 1, 16, 31), (9, 0, 6, 1, 7, 81), (1, 0, 1, 3, 4, 6), (1, 0, 1, 1, 4, 38)
+    ):
         tables = plan(n, kernel_size)
         maps = [torch.randn(images, count, n, height, width) for count in (fields, more) if count]
         weight, gradient = torch.randn(out, fields + more, n, tables.rows), torch.randn(images, out, n, height, width)
@@ -168,6 +188,8 @@ for n, kernel_size in ((2, 3), (4, 9), (6, 5), (8, 7), (16, 5)):
         numbers = torch.randn(3, fields)
         calls.moments(maps[0]), calls.affine(maps[0], *numbers[:2])
         calls.activate_back(maps[0], maps[0], calls.Activation(*numbers))
+        if height % 2 == width % 2 == 0:
+            calls.max_pool(maps[0], calls.max_pool(maps[0]))
 print("clean")
 """
 
@@ -179,7 +201,7 @@ def test_sanitizers_find_nothing(tmp_path):
     if not Path(runtime).is_absolute():
         pytest.skip("no AddressSanitizer")
     (tmp_path / "banks.h").write_text(bank.write_banks())
-    sources = [Path(bank.__file__).with_name(f"{name}.c") for name in ("gconv", "fields", "weights", "threads")]
+    sources = [Path(bank.__file__).with_name(f"{name}.c") for name in ("gconv", "fields", "weights", "pool", "threads")]
     flags = ["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-ffp-contract=fast", "-shared", "-fPIC", "-pthread"]
     march = ["-march=x86-64-v3"] if os.uname().machine == "x86_64" else []
     built = tmp_path / "gconv.so"

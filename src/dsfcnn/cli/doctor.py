@@ -15,6 +15,7 @@ _PURPOSES = {
     "wsi": "whole slides and QuPath files",
     "dask": "many slides on several machines",
     "onnx": "export to ONNX",
+    "tensorboard": "curves of a training in TensorBoard",
     "viewer": "the viewer in the browser",
     "test": "the tests",
 }

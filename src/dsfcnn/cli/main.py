@@ -12,20 +12,26 @@ from dsfcnn import __version__
 from dsfcnn.cli.bench import bench
 from dsfcnn.cli.data import data
 from dsfcnn.cli.doctor import doctor
+from dsfcnn.cli.equivariance import equivariance
+from dsfcnn.cli.evaluate import evaluate
 from dsfcnn.cli.export import export
 from dsfcnn.cli.filters import filters
 from dsfcnn.cli.info import info
 from dsfcnn.cli.models import models
 from dsfcnn.cli.predict import predict
+from dsfcnn.cli.study import study
 from dsfcnn.cli.train import train
 from dsfcnn.errors import DsfcnnError
 
 app = typer.Typer(name="dsfcnn", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(models)
 app.command()(train)
+app.command()(evaluate)
+app.command()(study)
 app.command()(predict)
 app.command()(export)
 app.command()(filters)
+app.command()(equivariance)
 app.command()(bench)
 app.command()(info)
 app.command()(doctor)

@@ -15,8 +15,6 @@ def train(
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of the network; all processors by default.")] = None,
 ) -> None:
     """Train a model; the best one ends in OUT/best, curves and metrics beside it."""
-    import sys
-
     import torch
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -24,6 +22,7 @@ def train(
     from dsfcnn.kernels import set_backend
     from dsfcnn.kernels.memory import keep_memory
     from dsfcnn.training.config import read_config
+    from dsfcnn.training.progress import PlainProgress
     from dsfcnn.training.run import Run
     from dsfcnn.training.state import State
 
@@ -33,15 +32,24 @@ def train(
         torch.set_num_threads(threads)
     settings = read_config(config, changes or [])
     console = Console(stderr=True)
+
+    def tell(line: str) -> None:
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+    command = " ".join(["dsfcnn train", config.name, *(changes or [])])
+    run = Run(settings, out, tell=tell, command=command)
     columns = (TextColumn("step"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.fields[speed]}"), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, disable=not console.is_terminal or not run.processes.first) as bar:
         shown = bar.add_task("", total=settings.steps, speed="")
+        lines = PlainProgress(settings.steps, settings.batch, run.tell)
 
         def progress(state: State, loss: float) -> None:
+            if bar.disable:
+                lines(state.step, loss)
+                return
             speed = (bar.tasks[0].speed or 0) * settings.batch
             bar.update(shown, completed=state.step, speed=f"loss {loss:.3f}, {speed:.1f} samples/s")
 
-        command = " ".join(["dsfcnn train", config.name, *(changes or [])])
-        run = Run(settings, out, tell=lambda line: bar.console.print(line, highlight=False, soft_wrap=True), command=command)
         run.train(resume, progress)
-    print(f"best model: {out / 'best'}", file=sys.stdout)
+    if run.processes.first:
+        print(f"best model: {out / 'best'}")

@@ -52,6 +52,8 @@ class Augment:
             value = getattr(self, field.name)
             if isinstance(value, float | int) and not 0 <= value < 256:
                 raise UsageError(f"augmentation with {field.name} = {value}; use a strength from 0 (off) to 255")
+        if self.border not in ("mirror", "black"):
+            raise UsageError(f"augmentation with border = {self.border!r}; use mirror or black")
         if self.filter > 1:
             raise UsageError(f"augmentation with filter = {self.filter}; use a probability from 0 to 1")
         if max(self.saturation, self.contrast, self.stain) >= 1:

@@ -4,6 +4,7 @@ Batch number s of a training is made of the cuts at the places s * batch, s * ba
 number of processes changes nothing, a training goes on at any step, and the processes live on from epoch to epoch with what they decoded.
 """
 
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -35,11 +36,18 @@ def load_batches(
     source = _Steps(crops, batch, prepare or list, share)
     # A generator of its own: torch's loader draws a seed when it starts, and must not take it from that of the training.
     own = torch.Generator().manual_seed(0)
-    loader = DataLoader(source, batch_size=None, sampler=steps, num_workers=workers, generator=own)  # type: ignore[arg-type,var-annotated]
+    options = {"num_workers": workers, "generator": own, "worker_init_fn": _leave_signals if workers else None}
+    loader = DataLoader(source, batch_size=None, sampler=steps, **options)  # type: ignore[arg-type,var-annotated]
     for found in loader:
         if isinstance(found, _Failure):
             raise found.error
         yield found.value
+
+
+def _leave_signals(worker: int) -> None:
+    """A signal to all processes of a run is for its first one, which saves and then ends the others."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 @dataclass

@@ -5,7 +5,6 @@ with fixed pictures ``moved``. Steerable filters have one picture per atom and l
 filters one per pixel. So one piece of code serves both.
 """
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -17,17 +16,8 @@ class FilterBasis(NamedTuple):
 
     moved: Tensor  # G L K K, float64
     spread: Tensor  # L, relative standard deviation of each weight at initialisation
-    gain: float  # how much of a feature map's energy such a filter passes on average, see filters/init.py
+    gain: float  # how much of a feature map's energy such a filter passes, see expected_gain in filters/init.py
     paper_count: int  # numbers per filter as the paper counts them: dead ones included
-
-
-def draw_weights(weight: Tensor, basis: FilterBasis) -> None:
-    """Fill (out, planes read..., L) with new weights, of the size that keeps the signal's variance through a ReLU."""
-    if weight.is_meta:  # nothing to fill, and drawing there is slow
-        return
-    planes = weight[0, ..., 0].numel()
-    with torch.no_grad():
-        weight.normal_().mul_(basis.spread.to(weight) * math.sqrt(2 / (planes * basis.gain)))
 
 
 def lifting_bank(weight: Tensor, moved: Tensor) -> Tensor:

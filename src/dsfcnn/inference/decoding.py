@@ -9,9 +9,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from types import TracebackType
-from typing import Self, cast
+from typing import Self
 
-from dsfcnn import tasks
 from dsfcnn.errors import DsfcnnError
 from dsfcnn.inference.state import State
 from dsfcnn.inference.stitch import find_objects, gather, stored_channels
@@ -21,9 +20,9 @@ from dsfcnn.tasks.task import Segmentation
 _RETRIES = 2  # after the death of a worker, each time with half as many
 
 
-def decode_tile(results: Path, task_name: str, grid: Grid, tile: Tile) -> None:
+def decode_tile(results: Path, task: Segmentation, grid: Grid, tile: Tile) -> None:
     """Objects of a tile, from the probabilities in the state folder into the state folder."""
-    state, task = State(results), cast(Segmentation, tasks.get(task_name))
+    state = State(results)
 
     def stored(place: Tile):  # type: ignore[no-untyped-def]
         found = state.tile(place)
@@ -35,8 +34,8 @@ def decode_tile(results: Path, task_name: str, grid: Grid, tile: Tile) -> None:
 class Decoding:
     """Decodes every wanted tile once its neighbours have their probabilities; in this process when ``workers`` is 0."""
 
-    def __init__(self, results: Path, task_name: str, grid: Grid, wanted: Iterable[Tile], workers: int):
-        self._arguments = results, task_name, grid
+    def __init__(self, results: Path, task: Segmentation, grid: Grid, wanted: Iterable[Tile], workers: int):
+        self._arguments = results, task, grid
         self._state = State(results)
         self._wanted = set(wanted)
         self._waiting = {tile for tile in self._wanted if not self._state.has_objects(tile)}

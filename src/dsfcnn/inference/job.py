@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -167,7 +167,7 @@ class Job:
         done = len(tiles) - len(missing)
         progress("tiles", done, len(tiles))
         decoded = tiles if isinstance(task, Segmentation) else []
-        with Decoding(self.results, task.name, grid, decoded, self.options.workers) as decoding:
+        with Decoding(self.results, cast(Segmentation, task), grid, decoded, self.options.workers) as decoding:
             if self.cluster is not None:
                 finished: Iterable[Tile] = self.cluster.compute(self, missing)
             else:

@@ -23,7 +23,7 @@ from dsfcnn.models import load_model, read_config
 from dsfcnn.slides import Slide
 from dsfcnn.slides.resolution import check_mpp
 from dsfcnn.slides.slide import Facts, Level
-from dsfcnn.tasks.task import Classification, Segmentation
+from dsfcnn.tasks.task import Classification, Segmentation, with_settings
 
 MARGIN = 192  # network pixels, where a model does not state its own: the upper end of what was measured for dsf-nuclei
 OVERLAPS = {"nuclei": 24.0, "glands": 64.0}  # um around a tile where objects are decoded: two large nuclei; half a gland
@@ -43,7 +43,7 @@ class Predictor:
 
     def __init__(self, network: Network, config: dict[str, Any]):
         self.network, self.config = network, config
-        self.task = tasks.get(str(config.get("task")))
+        self.task = with_settings(tasks.get(str(config.get("task"))), config.get("decode"))
         mpp = config.get("mpp")
         self.mpp = self.task.mpp if mpp is None else check_mpp(mpp, "mpp of the model")
         margin = config.get("tile_margin")

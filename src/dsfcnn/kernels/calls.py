@@ -193,6 +193,17 @@ def activate_back(x: Tensor, gradient: Tensor, activation: Activation) -> tuple[
     return y, passed, passed_times
 
 
+def max_pool(x: Tensor, gradient: Tensor | None = None) -> Tensor:
+    """The largest number of every 2 x 2 pixels of (..., H, W), both even; or, with the gradient of that, the gradient to x."""
+    x = x.contiguous()
+    gradient = None if gradient is None else gradient.contiguous()
+    *outer, height, width = x.shape
+    y = torch.empty(*outer, height // 2, width // 2) if gradient is None else torch.empty(x.shape)
+    pointers = [ctypes.c_void_p(_pointer(tensor)) for tensor in (x, gradient, y)]
+    _functions().dsfcnn_max_pool(*pointers, *_longs(x.numel() // (height * width), height, width, torch.get_num_threads()))
+    return y
+
+
 def _pointers(*tensors: Tensor) -> list[ctypes.c_void_p]:
     return [ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors]
 

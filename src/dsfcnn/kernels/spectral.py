@@ -79,6 +79,19 @@ class _Moments(torch.autograd.Function):
         return calls.affine(x, slope, to_mean / numbers - slope * mean, linear=True)
 
 
+class _MaxPool(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return calls.max_pool(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return calls.max_pool(x, gradient)
+
+
 def spectral_gconv(
     maps: Sequence[Tensor], weight: Tensor, bias: Tensor | None, kernel_size: int, activation: Activation | None = None
 ) -> Tensor:
@@ -97,3 +110,8 @@ def activate(x: Tensor, activation: Activation) -> Tensor:
 def field_moments(x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and (uncorrected) variance of every field of (N, C, n, H, W)."""
     return _Moments.apply(x)
+
+
+def max_pool(x: Tensor) -> Tensor:
+    """The largest number of every 2 x 2 pixels of (..., H, W), both even."""
+    return _MaxPool.apply(x)

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dsfcnn.errors import UsageError
+from dsfcnn.kernels import max_pool, reads_fields
 from dsfcnn.layers.shapes import expect_fields
 
 
@@ -59,6 +60,8 @@ class MaxPool(_HalvingPool):
 
     def pool(self, planes: Tensor) -> Tensor:
         odd = [length % 2 for length in planes.shape[-2:]]
+        if not any(odd) and reads_fields([planes]):
+            return max_pool(planes)
         return F.max_pool2d(planes, kernel_size=[2 + o for o in odd], stride=2, padding=odd)
 
 

@@ -33,6 +33,7 @@ def save_model(
     mpp: float | None = None,
     classes: list[dict[str, str]] | None = None,
     tile_margin: int | None = None,
+    decode: dict[str, float] | None = None,
     card: str | None = None,
     overwrite: bool = False,
 ) -> None:
@@ -45,6 +46,7 @@ def save_model(
         mpp: resolution it was trained at, microns per pixel.
         classes: name and colour of what it finds, such as [{"name": "nucleus", "color": "#1f77b4"}].
         tile_margin: pixels of context that a tile needs around it.
+        decode: settings by which objects are found in its maps, where they differ from the task's own.
         card: text of the model card, Markdown.
     """
     architecture = getattr(model, "architecture", None)
@@ -61,6 +63,7 @@ def save_model(
         "classes": classes,
         "normalisation": "RGB in [0, 1]",
         "tile_margin": tile_margin,
+        "decode": decode or {},
     }
     folder = Path(folder)
     claim_outputs(folder, [_CONFIG, _WEIGHTS, _CARD], overwrite)

@@ -9,6 +9,7 @@ from torch import nn
 
 from dsfcnn.errors import UsageError
 from dsfcnn.groups import Group, parse_group
+from dsfcnn.layers.steered import independent_weights
 from dsfcnn.models import budget
 from dsfcnn.models.comparison import Classifier, DigitClassifier, Family, GroupFamily, HarmonicFamily, PlainFamily, Segmenter, VectorFamily
 from dsfcnn.models.dsf import DSFClassifier, DSFSegmenter, scaled
@@ -57,7 +58,8 @@ def create(name: str, **options: Any) -> nn.Module:
             raise UsageError(f"{name} has no option {option!r}; it takes {', '.join(defaults)}")
     chosen = {**defaults, **{option: str(value) if isinstance(value, Group) else value for option, value in options.items()}}
     _check(chosen)
-    model = build(**chosen)
+    with independent_weights():
+        model = build(**chosen)
     model.architecture = {"name": name, **chosen}  # type: ignore[assignment]
     return model
 

@@ -4,7 +4,9 @@ A task names its heads; networks are only told how many channels each has, so ta
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,6 +66,19 @@ class Task(ABC):
         if not (np.isfinite(mpp) and mpp > 0):
             raise UsageError(f"mpp: {mpp!r} is no resolution; give microns per pixel as a positive number")
         return float(mpp)
+
+
+def with_settings(task: Task, changes: Mapping[str, Any] | None) -> Task:
+    """The task with some of its decoding settings changed, as a model folder may ask for."""
+    if not changes:
+        return task
+    try:
+        settings = replace(getattr(task, "settings", None), **changes)  # type: ignore[type-var]
+    except TypeError:
+        raise UsageError(f"decode: {task.name} has no settings {', '.join(changes)}; see docs/tasks.md") from None
+    changed = copy(task)
+    changed.settings = settings  # type: ignore[attr-defined]
+    return changed
 
 
 class Classification(Task):

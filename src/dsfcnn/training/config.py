@@ -1,14 +1,19 @@
 """The configuration of a training run: read from YAML, checked, and kept with everything that the run writes."""
 
 import difflib
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from dsfcnn.data import Augment
 from dsfcnn.errors import MissingInputError, UsageError
+from dsfcnn.tasks import get
 
 _LARGEST, _DEEPEST = 1 << 20, 50  # bytes and levels of a configuration file
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -16,7 +21,7 @@ Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 
 
 class _Settings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
 
 
 class TrainConfig(_Settings):
@@ -67,12 +72,35 @@ class TrainConfig(_Settings):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     licence: str = "not stated"  # of the data, for the model card
 
+    @field_validator("augment")
+    @classmethod
+    def _is_augment(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        if value is not None:
+            _expect_like(Augment(), value)
+            Augment(**value)
+        return value
+
+    @field_validator("options")
+    @classmethod
+    def _are_further_options(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for name in value:
+            if name in ("name", "group", "width", "classes", "heads"):
+                raise ValueError(f"{name!r} is none of them; the model, group, width and task are settings of their own")
+        return value
+
     @model_validator(mode="after")
     def _fits_together(self) -> "TrainConfig":
         if self.model.rpartition("-")[2] != self.task:
-            raise ValueError(f"model {self.model} is not for the task {self.task}")
-        if self.augment is not None:
-            Augment(**self.augment)
+            raise ValueError(f"model: {self.model!r} is not for the task {self.task}; use one whose name ends in -{self.task}")
+        task = get(self.task)
+        try:
+            _expect_like(getattr(task, "settings", None), self.decode)
+        except ValueError as error:
+            raise ValueError(f"decode: {error}") from None
+        classes = task.heads.get("class", ())
+        if self.class_weights is not None and len(self.class_weights) != len(classes):
+            advice = f"give one for each of {', '.join(classes)}" if classes else f"{self.task} has no classes, leave them out"
+            raise ValueError(f"class_weights: {len(self.class_weights)} weights; {advice}")
         return self
 
     def augmentation(self) -> Augment | None:
@@ -100,39 +128,75 @@ def read_config(path: Path, changes: list[str]) -> TrainConfig:
             place = place.setdefault(group, {})
             if not isinstance(place, dict):
                 raise UsageError(f"{key}: {group!r} is no group of settings; give it as a whole")
-        place[last] = parse(value.encode(), key)
+        place[last] = parse(value.encode("utf-8", "surrogateescape"), key)
     return check(settings, str(path))
 
 
-def check(settings: dict[str, Any], where: str) -> TrainConfig:
+def check(settings: Any, where: str) -> TrainConfig:
+    for key, value in _numbers(settings, ""):
+        if not math.isfinite(value):
+            raise UsageError(f"{where}: {key} is {value}; give a finite number")
     try:
-        return TrainConfig(**settings)
+        return TrainConfig.model_validate(settings)
     except ValidationError as error:
         raise UsageError(f"{where}: {_sentence(error.errors()[0])}") from None
-    except TypeError as error:  # Augment(**...) with a name that it does not have
-        raise UsageError(f"{where}: {error}; see dsfcnn.data.Augment") from None
+
+
+def _numbers(value: Any, key: str) -> Iterator[tuple[str, float]]:
+    """Every float with the path to it."""
+    if isinstance(value, float):
+        yield key.removeprefix("."), value
+    parts: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, part in parts:
+        yield from _numbers(part, f"{key}.{name}")
+
+
+def _expect_like(defaults: Any, changes: dict[str, Any]) -> None:
+    """Changes of a group of settings have names and types that the ``defaults`` (a dataclass, or None for no settings) have."""
+    known = {} if defaults is None else {field.name: getattr(defaults, field.name) for field in fields(defaults)}
+    for name, value in changes.items():
+        if name not in known:
+            raise ValueError(_unknown(name, known))
+        default = known[name]
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (is_number if isinstance(default, float) else type(value) is type(default)):
+            raise ValueError(f"{name} is {_short(value)}; give a {type(default).__name__} such as {default!r}")
+
+
+def _unknown(key: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(str(key), known, n=1)
+    return f"no setting {_short(key)}; " + (f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(known) or 'none'}")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def _sentence(problem: Any) -> str:
-    key = ".".join(str(part) for part in problem["loc"])
+    # Parts of the place such as "constrained-int" say which of two types was tried, not where.
+    key = ".".join(str(part) for part in problem["loc"] if re.fullmatch(r"\w+", str(part)))
     if problem["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(key, TrainConfig.model_fields, n=1)
-        return f"no setting {key!r}; " + (f"did you mean {near[0]!r}?" if near else "see configs/ for all of them")
+        return _unknown(str(problem["loc"][-1]), TrainConfig.model_fields)
     message = problem["msg"].removeprefix("Value error, ")
     if problem["type"] == "missing":
         return f"{key!r} is missing; every run needs it"
-    return f"{key}: {message[0].lower() + message[1:]}; it is {problem['input']!r}" if key else message
+    if problem["type"] == "value_error":  # one of ours, with its own advice
+        return f"{key}: {message}" if key else message
+    return f"{key} is {_short(problem['input'])}; {message[0].lower() + message[1:]}"
 
 
 def _read(path: Path) -> bytes:
+    if not path.is_file():
+        raise MissingInputError(f"{path}: no such file; give a configuration such as configs/nuclei-small.yaml")
     try:
-        if not path.is_file():
-            raise MissingInputError(f"{path}: no such file; give a configuration such as configs/nuclei-small.yaml")
-        if path.stat().st_size > _LARGEST:
-            raise UsageError(f"{path}: more than 1 MB; this is no configuration")
-        return path.read_bytes()
+        with path.open("rb") as stream:
+            content = stream.read(_LARGEST + 1)
     except OSError as error:
         raise MissingInputError(f"{path}: {error.strerror}; give a readable configuration") from error
+    if len(content) > _LARGEST:
+        raise UsageError(f"{path}: more than 1 MB; this is no configuration")
+    return content
 
 
 class _Loader(yaml.SafeLoader):
@@ -143,6 +207,8 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("an alias (*name); write the value out")
+        if getattr(self.peek_event(), "tag", None) is not None:
+            raise yaml.YAMLError(f"a tag ({self.peek_event().tag}); write plain values")
         self.depth += 1
         if self.depth > _DEEPEST:
             raise yaml.YAMLError(f"more than {_DEEPEST} levels; write it flatter")
@@ -152,11 +218,17 @@ class _Loader(yaml.SafeLoader):
             self.depth -= 1
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise yaml.YAMLError(f"the key {key!r} occurs twice; keep one")
+        seen = set()
+        for name, _ in node.value:
+            key = self.construct_object(name, deep=True)
+            if key in seen:
+                raise yaml.YAMLError(f"the key {_short(key)} occurs twice; keep one")
+            seen.add(key)
         return super().construct_mapping(node, deep)
+
+
+# YAML 1.1 takes 1e-3 for text, as it has no point.
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789"))
 
 
 def parse(content: bytes, where: str) -> Any:
@@ -165,8 +237,9 @@ def parse(content: bytes, where: str) -> Any:
         return yaml.load(content.decode("utf-8"), _Loader)
     except UnicodeDecodeError:
         raise UsageError(f"{where}: not UTF-8; save it as UTF-8 text") from None
-    except (yaml.YAMLError, TypeError, RecursionError) as error:
+    except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
         text = " ".join(str(getattr(error, "problem", None) or error).split())
         mark = getattr(error, "problem_mark", None)
         line = f" in line {mark.line + 1}" if mark else ""
-        raise UsageError(f"{where}: {text}{line}" + ("" if ";" in text else "; write plain YAML")) from None
+        has_advice = isinstance(error, yaml.YAMLError) and ";" in text
+        raise UsageError(f"{where}: {text}{line}" + ("" if has_advice else "; write plain YAML")) from None

@@ -96,8 +96,9 @@ def synchronise(model: nn.Module) -> None:
 def _over_processes(mean: Tensor, variance: Tensor, numbers: int) -> tuple[Tensor, Tensor, int]:
     """Moments of the fields of all processes, which have equally many numbers each."""
     count = dist.get_world_size()
-    both = all_reduce(torch.stack((mean, variance + mean.square()))) / count
-    return both[0], both[1] - both[0].square(), numbers * count
+    means = mean.double()  # the difference of squares below must not lose the digits of a small variance
+    both = all_reduce(torch.stack((means, variance.double() + means.square()))) / count
+    return both[0].to(mean.dtype), (both[1] - both[0].square()).to(variance.dtype), numbers * count
 
 
 class _Synced(nn.modules.batchnorm._BatchNorm):

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from dsfcnn.data import Dataset, Sample
-from dsfcnn.errors import UsageError
 from dsfcnn.tasks import Task
 from dsfcnn.tasks.metrics.results import Results
 from dsfcnn.training.images import resize, size_at
@@ -23,30 +21,23 @@ def to_tensor(images: np.ndarray) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2))).float() / 255
 
 
-def settings_of(task: Task, changes: dict[str, Any]) -> Any:
-    """Decoding settings of a task with some changed; None where it has none."""
-    settings: Any = getattr(task, "settings", None)
-    if not changes:
-        return settings
-    try:
-        return replace(settings, **changes)
-    except TypeError as error:
-        raise UsageError(f"decode: {task.name} has no such setting ({error}); see docs/tasks.md") from None
-
-
 def probabilities(model: Callable[[Tensor], Any], image: np.ndarray) -> dict[str, np.ndarray]:
     """Softmax of every head for one image: (C, H, W), or (C,) under "class"."""
     height, width = image.shape[:2]
     low, high = max(0, _SMALLEST - height), max(0, _SMALLEST - width)
     padded = np.pad(image, ((0, low), (0, high), (0, 0)), mode="edge") if low or high else image
     with torch.inference_mode():
-        outputs = model(to_tensor(padded[None]))
+        outputs = model(to_tensor(padded[None]).to(_number_type(model)))
         if not isinstance(outputs, dict):
             return {"class": outputs[0].double().softmax(0).float().numpy()}
         return {head: logits[0, :, :height, :width].softmax(0).float().numpy() for head, logits in outputs.items()}
 
 
-def predict(model: nn.Module, task: Task, image: np.ndarray, image_mpp: float, mpp: float, settings: Any = None) -> np.ndarray:
+def _number_type(model: Any) -> torch.dtype:
+    return next((weight.dtype for weight in model.parameters()), torch.float32) if isinstance(model, nn.Module) else torch.float32
+
+
+def predict(model: nn.Module, task: Task, image: np.ndarray, image_mpp: float, mpp: float) -> np.ndarray:
     """Instances in the image's own pixels, or the probabilities of its classes.
 
     The network sees the image at ``mpp``; its maps are brought back to the image's resolution before objects are found, so that
@@ -56,7 +47,7 @@ def predict(model: nn.Module, task: Task, image: np.ndarray, image_mpp: float, m
     found = probabilities(model, image if size == image.shape[:2] else resize(image, size))
     if "class" in found:
         return task.decode(found["class"])
-    return task.decode({head: enlarge(maps, image.shape[:2]) for head, maps in found.items()}, image_mpp, settings)
+    return task.decode({head: enlarge(maps, image.shape[:2]) for head, maps in found.items()}, image_mpp)
 
 
 def enlarge(maps: np.ndarray, size: tuple[int, int]) -> np.ndarray:
@@ -71,7 +62,6 @@ def evaluate(
     task: Task,
     images: Dataset,
     mpp: float,
-    settings: Any = None,
     *,
     resamples: int = 1000,
     seen: Callable[[int, Sample, np.ndarray], None] | None = None,
@@ -86,7 +76,7 @@ def evaluate(
         """One image at a time; what was found in it waits until it is asked for."""
         for number in range(len(images)):
             sample = images[number]
-            waiting.append(predict(model, task, sample.image, sample.mpp, mpp, settings))
+            waiting.append(predict(model, task, sample.image, sample.mpp, mpp))
             if seen:
                 seen(number, sample, waiting[-1])
             yield sample.label if sample.instances is None else sample.instances

@@ -90,7 +90,7 @@ def open_images(config: TrainConfig, mpp: float) -> tuple[Dataset, Dataset]:
         valid: Dataset = _open(config, config.valid_split)
     else:
         held = _held_out(config, train)
-        valid, numbers = Chosen(train, held), [number for number in numbers if number not in held]
+        valid, numbers = Chosen(train, sorted(held)), [number for number in numbers if number not in held]
     if not numbers or not len(valid):
         what = "training" if not numbers else "validation"
         raise UsageError(f"{train.name}: no images left for {what}; set valid_split, or held_out to a smaller number")
@@ -104,12 +104,15 @@ def _open(config: TrainConfig, split: str) -> Dataset:
     return open_dataset(config.data, split, config.format, config.data_mpp, split_file=config.split_file, cache=config.cache)
 
 
-def _held_out(config: TrainConfig, train: Dataset) -> list[int]:
+def _held_out(config: TrainConfig, train: Dataset) -> set[int]:
     if isinstance(config.held_out, int):
         order = np.argsort(random_stream(config.seed, 2).random(len(train)), kind="stable")
-        return sorted(int(number) for number in order[: config.held_out])
-    stems = {train.source(number).rpartition(".")[0] or train.source(number): number for number in range(len(train))}
-    for name in config.held_out:
-        if name not in stems:
-            raise UsageError(f"held_out: no image {name!r} in {train.name}; it has {', '.join(sorted(stems)[:5])}, ...")
-    return sorted(stems[name] for name in config.held_out)
+        return {int(number) for number in order[: config.held_out]}
+    names = [train.source(number) for number in range(len(train))]
+    held = set()
+    for wanted in config.held_out:
+        found = {number for number, name in enumerate(names) if wanted in (name, name.rpartition(".")[0])}
+        if not found:
+            raise UsageError(f"held_out: no image {wanted!r} in {train.name}; it has {', '.join(sorted(names)[:5])}, ...")
+        held |= found
+    return held

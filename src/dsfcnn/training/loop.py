@@ -1,7 +1,7 @@
 """The training loop: plain PyTorch, to be read in a minute."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -58,7 +58,7 @@ def start(config: TrainConfig) -> State:
     torch.manual_seed(config.seed)
     model = create(**config.architecture())
     if config.init is not None:
-        model.load_state_dict(load_model(config.init).state_dict())
+        _start_from(model, config.init)
     model = model.to(_DTYPES[config.precision]).train()
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.optimiser]
     optimiser = kind(model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
@@ -66,10 +66,28 @@ def start(config: TrainConfig) -> State:
     return State(model, optimiser, averaged)
 
 
+def _start_from(model: nn.Module, folder: str) -> None:
+    given, wanted = load_model(folder).state_dict(), model.state_dict()
+    for name in [*wanted, *given]:
+        found, expected = (tuple(state[name].shape) if name in state else "nothing" for state in (given, wanted))
+        if found != expected:
+            raise DataError(f"init: {folder} has another architecture ({name}: expected {expected}, found {found}); give one that fits")
+    model.load_state_dict(given)
+
+
 def batches(config: TrainConfig, images: Dataset, mpp: float, steps: range, share: tuple[int, int] = (0, 1)) -> Iterator[Batch]:
     crops = Crops(images, config.crop, mpp, config.per_epoch, config.augmentation(), config.seed)
     prepare = Prepare(config.task, mpp, config.penalty)
-    return load_batches(crops, config.batch, steps, workers=config.workers, prepare=prepare, share=share)
+    workers = config.workers
+    while steps:
+        try:
+            for batch in load_batches(crops, config.batch, steps, workers=workers, prepare=prepare, share=share):
+                steps = steps[1:]
+                yield batch
+        except RuntimeError as error:
+            if "DataLoader worker" not in str(error):
+                raise
+            workers //= 2  # one was killed, most often for want of memory: the same batch again with fewer, at last with none
 
 
 def steps(state: State, config: TrainConfig, task: Task, feed: Iterator[Batch], model: nn.Module, processes: Processes) -> Iterator[float]:
@@ -79,21 +97,29 @@ def steps(state: State, config: TrainConfig, task: Task, feed: Iterator[Batch], 
             group["lr"] = learning_rate(config, state.step)
         images, targets = tensors(batch, config)
         with _precision(config):
-            loss = _loss(task, model(images), targets, config, processes.sum)
+            loss = _loss(task, model(images), targets, config, processes)
         value = processes.mean(loss.item())
-        if not np.isfinite(value):
-            files = ", ".join(batch.sources)
-            raise DataError(f"step {state.step}: the loss is {value} on {files}; lower learning_rate or set clip, and use --resume")
+        _expect_finite(value, "loss", state, batch)
         state.optimiser.zero_grad(set_to_none=True)
         loss.backward()
+        gradients = [weight.grad for weight in state.model.parameters() if weight.grad is not None]
+        norm = nn.utils.get_total_norm(gradients)
+        _expect_finite(norm.item(), "gradient's norm", state, batch)
         if config.clip is not None:
-            nn.utils.clip_grad_norm_(state.model.parameters(), config.clip)
+            nn.utils.clip_grads_with_norm_(state.model.parameters(), config.clip, norm)
         state.optimiser.step()
         if state.averaged is not None:
             _average(state.averaged, state.model, config.average, state.step)
         state.step += 1
         state.losses.append(value)
         yield value
+
+
+def _expect_finite(value: float, what: str, state: State, batch: Batch) -> None:
+    """Before the weights are changed: what is not finite never gets into them."""
+    if not np.isfinite(value):
+        advice = "look at these images, lower learning_rate or set clip, and start again (init takes the best model so far)"
+        raise DataError(f"step {state.step}: the {what} is {value} on {', '.join(batch.sources)}; {advice}")
 
 
 def tensors(batch: Batch, config: TrainConfig) -> tuple[Tensor, Any]:
@@ -107,11 +133,12 @@ def _precision(config: TrainConfig) -> AbstractContextManager:
     return torch.autocast("cpu", torch.bfloat16) if config.precision == "bfloat16" else nullcontext()
 
 
-def _loss(task: Task, outputs: Any, targets: Any, config: TrainConfig, reduce: Callable[[Tensor], Tensor]) -> Tensor:
-    if config.class_weights is not None:
-        weights = torch.tensor(config.class_weights, dtype=outputs.dtype)
-        return nn.functional.cross_entropy(outputs, targets, weights)
-    return task.loss(outputs, targets, reduce)
+def _loss(task: Task, outputs: Any, targets: Any, config: TrainConfig, processes: Processes) -> Tensor:
+    if config.class_weights is None:
+        return task.loss(outputs, targets, processes.sum)
+    weights = torch.tensor(config.class_weights, dtype=outputs.dtype)
+    entropy = nn.functional.cross_entropy(outputs, targets, weights, reduction="sum")
+    return entropy * processes.count / processes.sum(weights[targets].sum())  # the mean over processes is that of the whole batch
 
 
 @torch.no_grad()

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import time
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,10 @@ from matplotlib.figure import Figure
 from skimage.segmentation import find_boundaries
 
 from dsfcnn.data import Sample
-from dsfcnn.files import atomic_write
+from dsfcnn.files import atomic_write, make_folder
 
 _SHOWN = 4  # examples on a sheet
-_TRUTH, _FOUND = (255, 220, 0), (0, 90, 255)  # colours of contours
+TRUTH, FOUND = (255, 220, 0), (0, 90, 255)  # colours of contours
 
 
 def write_metrics(path: Path, history: list[dict[str, float]]) -> None:
@@ -46,6 +47,30 @@ def write_curves(path: Path, history: list[dict[str, float]]) -> None:
         figure.savefig(stream, format="png", dpi=100, metadata={"Software": None})
 
 
+def write_events(folder: Path, row: dict[str, float]) -> None:
+    """A validation for TensorBoard, in a file of its own; nothing where the package tensorboard is not installed.
+
+    TensorBoard reads the files of a folder in the order of their names. A run that goes on writes those after its checkpoint again.
+    """
+    try:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.record_writer import RecordWriter
+    except Exception:  # missing, or built for another protobuf, which raises anything
+        return
+    now, step = time.time(), int(row["step"])
+    values = [Summary.Value(tag=_tag(name), simple_value=value) for name, value in row.items() if name != "step"]
+    make_folder(folder)
+    with atomic_write(folder / f"events.out.tfevents.{step:010d}") as stream:
+        records = RecordWriter(stream)
+        records.write(Event(wall_time=now, file_version="brain.Event:2").SerializeToString())
+        records.write(Event(wall_time=now, step=step, summary=Summary(value=values)).SerializeToString())
+
+
+def _tag(name: str) -> str:
+    return f"{'training' if name in ('loss', 'learning_rate') else 'validation'}/{name}"
+
+
 class Examples:
     """The first few validation images with the contours of truth (yellow) and prediction (blue)."""
 
@@ -60,15 +85,16 @@ class Examples:
         if sample.instances is None:
             title = f"{sample.source}: class {sample.label}, p = {found[sample.label or 0]:.2f}"
         else:
-            picture[find_boundaries(sample.instances, mode="inner")] = _TRUTH
-            picture[find_boundaries(found, mode="inner")] = _FOUND
+            picture[find_boundaries(sample.instances, mode="inner")] = TRUTH
+            picture[find_boundaries(found, mode="inner")] = FOUND
         self.pictures.append((picture[:512, :512], title))
 
     def write(self, path: Path) -> None:
         figure = Figure(figsize=(4 * len(self.pictures), 4.2), layout="constrained")
         for axes, (picture, title) in zip(np.atleast_1d(figure.subplots(1, len(self.pictures))), self.pictures):
             axes.imshow(picture)
-            axes.set_title(title, fontsize=7)
+            # Names of files are anybody's: a dollar sign is no formula, and bytes that are no text must not stop a run.
+            axes.set_title(title.encode("utf-8", "replace").decode(), fontsize=7, parse_math=False)
             axes.set_axis_off()
         with atomic_write(path) as stream:
             figure.savefig(stream, format="png", dpi=100, metadata={"Software": None})

@@ -3,6 +3,7 @@
 import fcntl
 import hashlib
 import json
+import math
 import os
 import platform
 import signal
@@ -18,18 +19,20 @@ import yaml
 from dsfcnn import __version__
 from dsfcnn.data import Dataset
 from dsfcnn.errors import FolderInUse, Interrupted, OutputError, UsageError
-from dsfcnn.files import atomic_write, claim_outputs
+from dsfcnn.files import atomic_write, claim_outputs, remove_unfinished
 from dsfcnn.models import count_parameters, save_model
 from dsfcnn.tasks import Task, get
 from dsfcnn.tasks.metrics.results import Results
+from dsfcnn.tasks.task import Segmentation, with_settings
 from dsfcnn.training import loop, report
 from dsfcnn.training.config import TrainConfig, check, parse
 from dsfcnn.training.distributed import Processes
-from dsfcnn.training.evaluation import evaluate, settings_of
+from dsfcnn.training.evaluation import evaluate
 from dsfcnn.training.images import open_images
 from dsfcnn.training.state import State, restore, save_state
 
 _MAY_CHANGE = {"workers"}  # settings that have no effect on the result
+_OUTPUTS = ("config.yaml", "run.json", "checkpoints", "best", "metrics.csv", "curves.png", "examples.png", "events")
 _LOWER_IS_BETTER = {"object_hausdorff"}
 _FIRST_CHOICE = {"nuclei": "pq", "glands": "object_dice", "tumour": "auc", "digits": "accuracy"}
 
@@ -38,21 +41,28 @@ class Run:
     """A training run in a folder of its own. ``tell`` is given lines for people; ``progress`` every step's loss."""
 
     def __init__(self, config: TrainConfig, folder: Path, tell: Callable[[str], None], command: str = "dsfcnn train"):
-        self.config, self.folder, self.tell, self.command = config, folder, tell, command
-        self.task: Task = get(config.task)
+        self.config, self.folder, self.command = config, folder, command
+        self.task: Task = with_settings(get(config.task), config.decode)
         self.mpp = config.mpp or self.task.mpp
-        self.settings = settings_of(self.task, config.decode)
         self.select = config.select or _FIRST_CHOICE[config.task]
+        if self.select not in metrics_of(self.task):
+            raise UsageError(f"select: no metric {self.select!r}; use one of {', '.join(metrics_of(self.task))}")
         self.stopped_by: int | None = None
         self.began = time.time()
         self.processes = Processes()
+        self.tell = tell if self.processes.first else _silent
 
     def train(self, resume: bool, progress: Callable[[State, float], None]) -> State:
         """To the last step, or to an interruption, which leaves a checkpoint and raises."""
         first = self.processes.first
         if first:
-            claim_outputs(self.folder, [] if resume else ["config.yaml"], overwrite=False)
-        with self.processes.together(), _locked(self.folder) if first else nullcontext(), self._signals():
+            self._expect_outside_data()
+            if resume and not (self.folder / "config.yaml").is_file():
+                raise UsageError(f"{self.folder}: no run to go on with; leave --resume away")
+            claim_outputs(self.folder, [], overwrite=False)
+        with _locked(self.folder) if first else nullcontext(), self.processes.together(), self._signals():
+            if first:
+                self._take_over(resume)
             images, valid = open_images(self.config, self.mpp)
             state = loop.start(self.config)
             fingerprint = self._fingerprint(images, valid)
@@ -72,6 +82,19 @@ class Run:
                 if first:
                     self._write_record(state, fingerprint)
         return state
+
+    def _expect_outside_data(self) -> None:
+        if self.config.data is not None and self.folder.resolve().is_relative_to(Path(self.config.data).resolve()):
+            raise UsageError(f"{self.folder}: lies in the data {self.config.data}, where nothing is written; give another --out")
+
+    def _take_over(self, resume: bool) -> None:
+        """Nothing of an earlier run is overwritten without --resume; with it, what a killed process left unfinished goes."""
+        if resume:
+            remove_unfinished(self.folder)
+            return
+        for name in _OUTPUTS:
+            if (self.folder / name).exists():
+                raise OutputError(f"{self.folder / name}: exists already; give another --out, or go on with --resume")
 
     def _loop(self, state: State, images: Dataset, valid: Dataset, fingerprint: str, progress: Callable[[State, float], None]) -> None:
         config, processes = self.config, self.processes
@@ -98,26 +121,26 @@ class Run:
             self._stop_if_asked(alone=True)
             examples.see(*seen)
 
-        results = evaluate(state.judged(), self.task, valid, self.mpp, self.settings, resamples=200, seen=see)
+        results = evaluate(state.judged(), self.task, valid, self.mpp, resamples=200, seen=see)
         scores = headline(results)
         rate = loop.learning_rate(self.config, state.step - 1)
         state.history.append({"step": state.step, "loss": sum(state.losses) / len(state.losses), "learning_rate": rate, **scores})
-        if self.select not in scores:
-            raise UsageError(f"select: no metric {self.select!r}; use one of {', '.join(scores)}")
         value = scores[self.select]
         sign = -1 if self.select in _LOWER_IS_BETTER else 1
-        if state.best is None or sign * value > sign * state.best:
+        if state.best is None or math.isnan(state.best) or sign * value > sign * state.best:
             state.best = value
             self._write_best(state, results)
         report.write_metrics(self.folder / "metrics.csv", state.history)
         report.write_curves(self.folder / "curves.png", state.history)
+        report.write_events(self.folder / "events", state.history[-1])
         examples.write(self.folder / "examples.png")
         shown = ", ".join(f"{name} {number:.4g}" for name, number in state.history[-1].items() if name != "step")
         self.tell(f"step {state.step} of {self.config.steps}: {shown}")
 
     def _write_best(self, state: State, results: Results) -> None:
         card = model_card(self.config, self.task, self.mpp, state, results, self.command)
-        save_model(state.judged(), self.folder / "best", task=self.task.name, mpp=self.mpp, card=card, overwrite=True)
+        folder, decode = self.folder / "best", self.config.decode
+        save_model(state.judged(), folder, task=self.task.name, mpp=self.mpp, decode=decode, card=card, overwrite=True)
 
     def _write(self, name: str, content: bytes) -> None:
         with atomic_write(self.folder / name) as stream:
@@ -130,12 +153,11 @@ class Run:
         settings = {key: value for key, value in self.config.model_dump().items() if key not in _MAY_CHANGE | {"data", "cache"}}
         digest = hashlib.sha256(json.dumps([settings, names], default=str).encode())
         digest.update(sample.image.tobytes())
+        digest.update(b"" if sample.instances is None else sample.instances.tobytes())
         return digest.hexdigest()
 
     def _expect_same_config(self) -> None:
         path = self.folder / "config.yaml"
-        if not path.exists():
-            raise UsageError(f"{self.folder}: no run to go on with; leave --resume away")
         before = check(parse(path.read_bytes(), str(path)), str(path)).model_dump()
         for key, value in self.config.model_dump().items():
             if before[key] != value and key not in _MAY_CHANGE:
@@ -152,6 +174,7 @@ class Run:
             "python": platform.python_version(),
             "fingerprint": fingerprint,
             "seed": self.config.seed,
+            "mpp": self.mpp,
             "device": "cpu",
             "threads": torch.get_num_threads(),
             "steps": state.step,
@@ -184,16 +207,23 @@ class Run:
                 signal.signal(number, handler)
 
 
+def _silent(line: str) -> None:
+    """What every process but the first says."""
+
+
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """One run in a folder at a time; the lock goes with the process, however that ends."""
+    """One run in a folder at a time; the lock goes with the process, however that ends.
+
+    It is of the kind that the workers do not inherit: with flock's, one that outlives a killed run by seconds would keep the folder.
+    """
     try:
         stream = (folder / ".lock").open("w")
     except OSError as error:
         raise OutputError(f"{folder}: not writable ({error.strerror}); give another --out") from error
     with stream:
         try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise FolderInUse(f"{folder}: another run is at work there; wait for it, or give another --out") from None
         yield
@@ -202,6 +232,13 @@ def _locked(folder: Path) -> Iterator[None]:
 def headline(results: Results) -> dict[str, float]:
     """The numbers that stand for a validation: means over images, and for the measures that have none, pooled values."""
     return {name: estimate.value for name, estimate in {**results.pooled, **results.mean}.items()}
+
+
+def metrics_of(task: Task) -> list[str]:
+    """Names of the numbers that stand for a validation."""
+    if isinstance(task, Segmentation):
+        return [name for measure in task.measures for name in measure.names]
+    return ["auc", "accuracy"] if len(task.heads["class"]) == 2 else ["accuracy"]
 
 
 def model_card(config: TrainConfig, task: Task, mpp: float, state: State, results: Results, command: str) -> str:

@@ -14,8 +14,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from dsfcnn.errors import DataError
-from dsfcnn.files import atomic_write
+from dsfcnn import __version__
+from dsfcnn.errors import DataError, UsageError
+from dsfcnn.files import atomic_write, make_folder
 
 _FORMAT = 1
 _KEPT = 2
@@ -41,20 +42,17 @@ class State:
 
 def save_state(state: State, folder: Path, fingerprint: str, interrupted: bool = False) -> None:
     """Write a checkpoint and remove those that are too old. One made by an interruption goes when the next regular one is there."""
-    for name, tensor in state.model.state_dict().items():
-        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
-            raise DataError(f"step {state.step}: {name} is not finite; lower the learning rate and go on from the last checkpoint")
-    tensors = {f"model/{name}": tensor for name, tensor in state.model.state_dict().items()}
-    if state.averaged is not None:
-        tensors |= {f"averaged/{name}": tensor for name, tensor in state.averaged.state_dict().items()}
+    tensors = _weights(state)
     for number, values in state.optimiser.state_dict()["state"].items():
         tensors |= {f"optimiser/{number}/{name}": value for name, value in values.items()}
-    tensors["random"] = torch.get_rng_state()
-    about = {"format": _FORMAT, "fingerprint": fingerprint, "step": state.step, "best": state.best, "history": state.history}
-    about["losses"] = state.losses
-    folder.mkdir(exist_ok=True)
+    for name, tensor in tensors.items():
+        if not _is_finite(tensor):
+            raise DataError(f"step {state.step}: {name} is not finite; lower learning_rate and start again with another --out")
+    about = {"format": _FORMAT, "dsfcnn": __version__, "fingerprint": fingerprint}
+    about |= {"step": state.step, "best": state.best, "history": state.history, "losses": state.losses}
     name = _INTERRUPTED if interrupted else f"step-{state.step:08d}.safetensors"
     content = save({key: value.detach().contiguous() for key, value in tensors.items()}, {"dsfcnn": json.dumps(about)})
+    make_folder(folder)
     with atomic_write(folder / name) as stream:
         stream.write(content)
     if not interrupted:
@@ -63,44 +61,90 @@ def save_state(state: State, folder: Path, fingerprint: str, interrupted: bool =
             old.unlink()
 
 
+def _weights(state: State) -> dict[str, Tensor]:
+    """What every checkpoint of this run has, before the first step as well as later."""
+    tensors = {f"model/{name}": tensor for name, tensor in state.model.state_dict().items()}
+    if state.averaged is not None:
+        tensors |= {f"averaged/{name}": tensor for name, tensor in state.averaged.state_dict().items()}
+    return {**tensors, "random": torch.get_rng_state()}
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
+
+
 def _regular(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("step-*.safetensors") if re.fullmatch(r"step-\d{8}\.safetensors", path.name))
 
 
 def restore(state: State, folder: Path, fingerprint: str) -> list[str]:
     """Load the furthest whole checkpoint into ``state``; warnings about damaged ones. Without any checkpoint nothing changes."""
-    candidates, warnings = [], []
+    whole, damaged = [], []
     for path in [*_regular(folder), folder / _INTERRUPTED]:
         if path.exists():
             try:
-                candidates.append((*_read(path), path))
-            except DataError as error:
-                warnings.append(str(error))
-    if not candidates:
-        if warnings:
-            raise DataError(f"{folder}: no whole checkpoint is left ({warnings[-1]}); start again with another --out")
+                whole.append((*_read(path), path))
+            except _Damaged as error:
+                damaged.append(f"{path}: {error}")
+    if not whole:
+        if damaged:
+            raise DataError(f"{damaged[-1]}, and no other checkpoint is left; start again with another --out")
         return []
-    about, tensors, path = max(candidates, key=lambda candidate: candidate[0]["step"])
+    about, tensors, path = max(whole, key=lambda candidate: candidate[0]["step"])
+    _expect_fitting(state, tensors, path)
     if about["fingerprint"] != fingerprint:
-        raise DataError(f"{path}: belongs to another run; give its own folder to --resume")
+        raise UsageError(f"data: not the images that {path} was trained on; give those, or another --out")
     try:
         _load(state, about, tensors)
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
-        raise DataError(
-            f"{path}: does not fit this model ({' '.join(str(error).split())[:120]}); give its own folder to --resume"
-        ) from error
-    return warnings
+        raise DataError(f"{path}: does not fit this run ({' '.join(str(error).split())[:120]}); start again with another --out") from error
+    return [f"{problem}; going on from {path.name}" for problem in damaged]
+
+
+class _Damaged(Exception):
+    """A file that is no whole checkpoint."""
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         with safe_open(path, framework="pt") as stream:
             about = json.loads((stream.metadata() or {})["dsfcnn"])
-            if about["format"] > _FORMAT:
-                raise DataError(f"{path}: a checkpoint of a newer version; upgrade dsfcnn")
-            return about, {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118 - not a dict
-    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
-        raise DataError(f"{path}: a damaged checkpoint; the one before is used") from error
+            newer, _ = int(about["format"]) > _FORMAT, int(about["step"])
+            tensors = {} if newer else {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118 - not a dict
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError, RecursionError) as error:
+        raise _Damaged("not a safetensors file of a run, or a damaged one") from error
+    if newer:
+        made_by = " ".join(str(about.get("dsfcnn", "unknown")).split())[:40]
+        raise DataError(f"{path}: made by version {made_by}, needs dsfcnn >= {made_by} but this is {__version__}; upgrade dsfcnn")
+    for name, tensor in tensors.items():
+        if not _is_finite(tensor):
+            raise _Damaged(f"{name} has numbers that are not finite")
+    return about, tensors
+
+
+def _expect_fitting(state: State, tensors: dict[str, Tensor], path: Path) -> None:
+    """The tensors of a checkpoint are those of this model, and the optimiser's are those of its weights."""
+    expected = {name: _describe(tensor) for name, tensor in _weights(state).items()}
+    moments = {name: _describe(tensor) for name, tensor in tensors.items() if name.startswith("optimiser/")}
+    weights = [_describe(weight) for group in state.optimiser.param_groups for weight in group["params"]]
+    for name in moments:
+        _, number, kind = (*name.split("/"), "", "")[:3]
+        known = number.isdigit() and int(number) < len(weights)
+        expected[name] = "a weight's" if not known else "float32 ()" if kind == "step" else weights[int(number)]
+    found = {name: _describe(tensor) for name, tensor in tensors.items()}
+    differences = [
+        f"{name}: expected {expected.get(name, 'nothing')}, found {found.get(name, 'nothing')}"
+        for name in dict.fromkeys([*expected, *found])
+        if expected.get(name) != found.get(name)
+    ]
+    if differences:
+        more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
+        shown = " ".join(", ".join(differences[:3]).split())
+        raise DataError(f"{path}: a checkpoint of another model ({shown}{more}); give its own folder to --resume")
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
 
 
 def _load(state: State, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:

@@ -1,0 +1,101 @@
+"""A model folder judged on a split of a data set: scores with intervals, pictures of the best and the worst, and how exactly it turns."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from skimage.segmentation import find_boundaries
+from torch import Tensor, nn
+
+from dsfcnn.data import Dataset, Sample
+from dsfcnn.errors import UsageError
+from dsfcnn.files import atomic_write
+from dsfcnn.models import load_model, read_config
+from dsfcnn.tasks import Task, get
+from dsfcnn.tasks.metrics.results import Results
+from dsfcnn.tasks.task import with_settings
+from dsfcnn.testing import equivariance_error
+from dsfcnn.training.evaluation import evaluate, predict, to_tensor
+from dsfcnn.training.images import rescale
+from dsfcnn.training.report import FOUND, TRUTH
+
+_SHOWN = 3  # of the best, and of the worst
+_CROP = 256  # pixels of the image that is turned, at most
+_FIRST = {"nuclei": "pq", "glands": "object_dice"}  # the measure by which images are ranked
+
+
+class Judged:
+    """A model of a folder with everything that its results depend on."""
+
+    def __init__(self, folder: str | Path, wrap: Callable[[nn.Module], nn.Module] | None = None):
+        config = read_config(folder)
+        model = load_model(folder)
+        self.task: Task = with_settings(get(config["task"]), config.get("decode"))
+        self.mpp = float(config["mpp"] or self.task.mpp)
+        self.model = wrap(model) if wrap else model
+
+    def score(self, images: Dataset, seen: Callable[..., None] | None = None) -> Results:
+        return evaluate(self.model, self.task, images, self.mpp, seen=seen)
+
+    def predict(self, sample: Sample) -> np.ndarray:
+        return predict(self.model, self.task, sample.image, sample.mpp, self.mpp)
+
+    def equivariance(self, images: Dataset) -> dict[str, float]:
+        """Relative error of the probabilities when an image is turned by 90 degrees and by 45."""
+        image = rescale(images[0], self.mpp).image
+        side = min(*image.shape[:2], _CROP) // 2 * 2
+        if side < 2:
+            raise UsageError(f"{images.source(0)}: too small to be turned")
+        top, left = ((length - side) // 2 for length in image.shape[:2])
+        crop = to_tensor(image[None, top : top + side, left : left + side])
+
+        def softmax(x: Tensor) -> Any:
+            outputs = self.model(x)
+            return [logits.softmax(1) for logits in (outputs.values() if isinstance(outputs, dict) else [outputs])]
+
+        with torch.inference_mode():
+            found = equivariance_error(softmax, crop, "C8", angles=(45, 90))
+        return {f"{angle} degrees": error for angle, error in found.items()}
+
+
+def ranked(results: Results, task: Task) -> list[int]:
+    """Images from the best to the worst."""
+    values = results.rows[_FIRST.get(task.name, "correct")]
+    return [int(number) for number in np.argsort(-np.asarray(values, dtype=float), kind="stable")]
+
+
+def write_judgement(folder: Path, judged: Judged, images: Dataset, results: Results, about: dict[str, Any]) -> None:
+    """metrics.json, table.md, best.png and worst.png."""
+    found = {**about, **results.as_dict(), "equivariance error": judged.equivariance(images)}
+    with atomic_write(folder / "metrics.json") as stream:
+        stream.write(json.dumps(found, indent=2).encode() + b"\n")
+    with atomic_write(folder / "table.md") as stream:
+        stream.write(results.table().encode())
+    order = ranked(results, judged.task)
+    for name, numbers in (("best.png", order[:_SHOWN]), ("worst.png", order[::-1][:_SHOWN])):
+        with atomic_write(folder / name) as stream:
+            _sheet(judged, images, numbers, results).savefig(stream, format="png", dpi=100, metadata={"Software": None})
+
+
+def _sheet(judged: Judged, images: Dataset, numbers: list[int], results: Results) -> Figure:
+    figure = Figure(figsize=(5 * len(numbers), 5.3), layout="constrained")
+    for axes, number in zip(np.atleast_1d(figure.subplots(1, len(numbers))), numbers):
+        sample = images[number]
+        found = judged.predict(sample)
+        picture = np.repeat(sample.image, 3, axis=2) if sample.image.shape[2] == 1 else sample.image.copy()
+        title = results.images[number]
+        if sample.instances is not None:
+            picture[find_boundaries(sample.instances, mode="inner")] = TRUTH
+            picture[find_boundaries(found, mode="inner")] = FOUND
+            first = _FIRST[judged.task.name]
+            title += f"\n{first} {results.rows[first][number]:.3f}; truth yellow, found blue"
+        elif sample.label is not None:
+            title += f"\nclass {images.classes[sample.label]}, p = {found[sample.label]:.3f}"
+        axes.imshow(picture)
+        axes.set_title(title, fontsize=9)
+        axes.set_axis_off()
+    return figure

@@ -1,0 +1,77 @@
+"""A study trains its rows alike, goes on where it stopped, and writes tables and plots."""
+
+import json
+
+import pytest
+
+from dsfcnn.errors import Interrupted, UsageError
+from dsfcnn.models import names
+from dsfcnn.study.comparison import STUDIES, configuration, run_study
+
+TINY = {
+    "format": "synthetic-digits",
+    "data": None,
+    "width": 0.1,
+    "steps": 2,
+    "batch": 4,
+    "validate_every": 1,
+    "checkpoint_every": 1,
+    "images": 8,
+    "workers": 0,
+}
+ROWS = ["CNN", "steerable C8"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A study of two rows that was interrupted in its second one, and went on."""
+    out = tmp_path_factory.mktemp("study")
+    said = []
+
+    def interrupt(label, state, loss):
+        if label == "steerable C8":
+            raise Interrupted("stop", 130)
+
+    with pytest.raises(Interrupted):
+        run_study(STUDIES["rotmnist"], None, out, changes=TINY, rows=ROWS, tell=said.append, progress=interrupt)
+    before = (out / "runs" / "cnn-digits-seed0" / "best" / "model.safetensors").stat().st_mtime_ns
+    first_table = (out / "table.md").read_text()
+    run_study(STUDIES["rotmnist"], None, out, changes=TINY, rows=ROWS, tell=said.append)
+    return out, said, before, first_table
+
+
+def test_rows_are_done_once(finished):
+    out, said, before, first_table = finished
+    assert (out / "runs" / "cnn-digits-seed0" / "best" / "model.safetensors").stat().st_mtime_ns == before
+    assert said.count("CNN, seed 0") == 1
+    assert said.count("steerable C8, seed 0") == 2
+    assert "steerable" not in first_table
+
+
+def test_the_table_has_what_was_measured_and_what_the_paper_says(finished):
+    out = finished[0]
+    test = json.loads((out / "runs" / "steerable-digits-C8-seed0" / "test.json").read_text())
+    row = next(line for line in (out / "table.md").read_text().splitlines() if "steerable C8" in line)
+    assert f"{test['scores']['error']:.4g}" in row
+    assert "0.82" in row
+    assert test["split"] == "test"
+    assert test["scores"]["error"] == pytest.approx(100 * (1 - test["scores"]["accuracy"]))
+    assert {path.name for path in out.iterdir()} >= {"table.md", "table.csv", "groups.png", "convergence.png", "runs"}
+
+
+def test_an_unknown_row_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="steerable C8"):
+        run_study(STUDIES["rotmnist"], None, tmp_path, rows=["steerable C9"])
+
+
+@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("budget", ["small", "paper"])
+def test_every_row_has_a_valid_configuration_that_differs_by_its_network_only(name, budget, tmp_path):
+    study = STUDIES[name]
+    seen = set()
+    for row in study.rows:
+        config = configuration(study, row, budget, 0, tmp_path, tmp_path, {}).model_dump()
+        assert config["model"] in names()
+        seen.add(json.dumps({key: value for key, value in config.items() if key not in ("model", "group", "options")}))
+    assert len(seen) == 1
+    assert len({row.folder for row in study.rows}) == len(study.rows)

@@ -1,0 +1,136 @@
+"""Images: which ones a run sees, at which resolution; and predictions that come back in the image's own pixels."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from dsfcnn.data import Sample, open_dataset
+from dsfcnn.errors import UsageError
+from dsfcnn.models import create
+from dsfcnn.tasks import get
+from dsfcnn.training.config import TrainConfig
+from dsfcnn.training.evaluation import evaluate, predict, probabilities
+from dsfcnn.training.images import open_images, rescale, size_at
+
+
+def config(squares, **more):
+    return TrainConfig(task="nuclei", model="dsf-nuclei", steps=1, data=str(squares), format="folder", data_mpp=0.25, **more)
+
+
+def sources(images):
+    return [images.source(number) for number in range(len(images))]
+
+
+def test_held_out_images_are_chosen_by_the_seed(squares):
+    choices = set()
+    for seed in range(8):
+        images, valid = open_images(config(squares, held_out=2, seed=seed), 0.25)
+        again = open_images(config(squares, held_out=2, seed=seed), 0.25)[1]
+        assert sources(valid) == sources(again)
+        assert len(valid) == 2
+        assert sorted(sources(images) + sources(valid)) == [f"case {number}.png" for number in range(4)]
+        choices.add(tuple(sources(valid)))
+    assert len(choices) > 1
+
+
+@pytest.mark.parametrize("names", [["case 1", "case 3"], ["case 3.png", "case 1.png", "case 1"]])
+def test_held_out_images_by_name(names, squares):
+    images, valid = open_images(config(squares, held_out=names), 0.25)
+    assert sources(valid) == ["case 1.png", "case 3.png"]
+    assert sources(images) == ["case 0.png", "case 2.png"]
+
+
+@pytest.mark.parametrize(
+    ("more", "fix"),
+    [
+        ({"held_out": ["case 9"]}, "it has case 0"),
+        ({"held_out": 4}, "smaller number"),
+        ({"held_out": 0}, "set valid_split"),
+        ({"valid_split": "test"}, "it has train, valid"),
+    ],
+)
+def test_images_that_are_not_there(more, fix, squares, refused):
+    with refused(UsageError, fix):
+        open_images(config(squares, **more), 0.25)
+
+
+def test_fewer_images_are_a_part_of_all(squares):
+    images, valid = open_images(config(squares, valid_split="valid", images=2), 0.25)
+    assert len(images) == 2
+    assert set(sources(images)) < {f"case {number}.png" for number in range(4)}
+    assert len(valid) == 2
+
+
+def test_training_images_come_at_the_resolution_to_learn_at(squares):
+    images, valid = open_images(config(squares, valid_split="valid"), 0.5)
+    assert images[0].image.shape == (20, 22, 3)
+    assert (images.mpp, images[0].mpp) == (0.5, 0.5)
+    assert valid[0].image.shape == (40, 44, 3)
+    whole = open_dataset(squares, "train", "folder", 0.25)[0]
+    assert images[0].image.mean() == pytest.approx(whole.image.mean(), abs=1.5)
+    assert set(np.unique(images[0].instances)) == {0, 1, 2}
+    for number in (1, 2):
+        assert (images[0].instances == number).sum() == pytest.approx((whole.instances == number).sum() / 4, rel=0.2)
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(st.integers(1, 40), st.integers(1, 40), st.floats(0.05, 5), st.floats(0.05, 5))
+def test_every_size_can_be_rescaled(height, width, mpp, wanted):
+    sample = Sample(np.full((height, width, 3), 77, np.uint8), np.ones((height, width), np.int32), None, mpp, "a")
+    if max(size_at((height, width), mpp, wanted)) > 400:
+        return
+    found = rescale(sample, wanted)
+    assert found.image.shape[:2] == found.instances.shape == size_at((height, width), mpp, wanted)
+    assert (found.image == 77).all()
+    assert (found.instances == 1).all()
+
+
+class Darkness(nn.Module):
+    """A nuclei model that knows: dark is nucleus, and all of it marker."""
+
+    def forward(self, x):
+        dark = 20 * (0.55 - x.mean(1, keepdim=True))
+        return {"object": torch.cat((-dark, dark), 1), "marker": torch.cat((dark, torch.full_like(dark, -20), -dark), 1)}
+
+
+@pytest.mark.parametrize("mpp", [0.125, 0.25, 0.33, 0.5])
+def test_objects_come_back_in_the_pixels_of_the_image(mpp, squares):
+    sample = open_dataset(squares, "valid", "folder", 0.25)[0]
+    found = predict(Darkness(), get("nuclei"), sample.image, 0.25, mpp)
+    assert found.shape == sample.instances.shape
+    assert found.max() == 2
+    assert ((found > 0) != (sample.instances > 0)).mean() < 0.06
+
+
+def test_a_perfect_model_scores_one(squares):
+    valid = open_dataset(squares, "valid", "folder", 0.25)
+    seen = []
+    model = Darkness().train()
+    results = evaluate(model, get("nuclei"), valid, 0.25, resamples=20, seen=lambda number, sample, found: seen.append(sample.source))
+    assert results.mean["pq"].value > 0.95
+    assert seen == ["case 0.png", "case 1.png"] == list(results.images)
+    assert model.training
+
+
+@pytest.mark.parametrize("task", ["nuclei", "glands"])
+@pytest.mark.parametrize("size", [(1, 1), (1, 19), (17, 33), (15, 16)])
+def test_images_of_any_size(task, size):
+    model = create(f"dsf-{task}", group="C4", width=0.05).eval()
+    image = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
+    found = probabilities(model, image)
+    assert {maps.shape[1:] for maps in found.values()} == {size}
+    assert all(np.allclose(maps.sum(0), 1, atol=1e-5) for maps in found.values())
+    for image_mpp in (0.25, 1.0):
+        assert predict(model, get(task), image, image_mpp, 0.5).shape == size
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_classes_of_any_size_and_precision(dtype):
+    model = create("dsf-tumour", group="C4", width=0.05).to(dtype).eval()
+    for size in ((1, 1), (31, 20)):
+        found = predict(model, get("tumour"), np.zeros((*size, 3), np.uint8), 0.97, 0.97)
+        assert found.shape == (2,)
+        assert found.sum() == pytest.approx(1)

@@ -1,0 +1,56 @@
+"""A model folder is scored by its task's measures, with pictures, and turns are judged beside."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import dsfcnn
+from dsfcnn.data import open_dataset
+from dsfcnn.training.images import Chosen
+from dsfcnn.training.judge import Judged, ranked, write_judgement
+
+
+@pytest.fixture(scope="module")
+def nuclei(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    torch.manual_seed(0)
+    model = dsfcnn.create("steerable-nuclei", group="C4", width=0.1)
+    dsfcnn.save_model(model, folder, mpp=0.5, decode={"marker_threshold": 0.3})
+    return folder
+
+
+def test_settings_come_with_the_model(nuclei):
+    judged = Judged(nuclei)
+    assert judged.mpp == 0.5
+    assert judged.task.settings.marker_threshold == 0.3
+    assert judged.task.settings.object_threshold == 0.5
+
+
+def test_a_judgement_is_written_whole(nuclei, tmp_path):
+    judged, images = Judged(nuclei), Chosen(open_dataset(None, "test", "synthetic-nuclei"), [0, 1])
+    results = judged.score(images)
+    write_judgement(tmp_path, judged, images, results, {"split": "test"})
+    found = json.loads((tmp_path / "metrics.json").read_text())
+    assert [row["image"] for row in found["images"]] == [images.source(0), images.source(1)]
+    assert found["equivariance error"]["90 degrees"] < 1e-5
+    assert 0 < found["equivariance error"]["45 degrees"] < 1
+    assert {path.name for path in tmp_path.iterdir()} == {"metrics.json", "table.md", "best.png", "worst.png"}
+
+
+def test_an_ordinary_network_does_not_turn(tmp_path):
+    torch.manual_seed(0)
+    dsfcnn.save_model(dsfcnn.create("cnn-tumour", width=0.1), tmp_path)
+    images = Chosen(open_dataset(None, "test", "synthetic-tumour"), list(range(4)))
+    judged = Judged(tmp_path)
+    assert judged.equivariance(images)["90 degrees"] > 2e-5
+    order = ranked(judged.score(images), judged.task)
+    assert sorted(order) == [0, 1, 2, 3]
+
+
+def test_predictions_have_the_size_of_the_image(nuclei):
+    judged = Judged(nuclei)
+    sample = open_dataset(None, "test", "synthetic-nuclei")[0]
+    assert judged.predict(sample).shape == sample.image.shape[:2]
+    assert judged.predict(sample).dtype == np.int32
