@@ -9,7 +9,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -72,10 +71,9 @@ class Job:
         self._open: tuple[Slide, Grid, Tissue | None, Area | None] | None = None
         self.mpp = predictor.mpp if options.mpp is None else options.mpp
 
-    @contextmanager
-    def _opened(self) -> Iterator[Slide]:
-        with open_slide(self.source.path, mpp=self.options.slide_mpp, image_mpp=self.mpp, max_pixels=self.options.max_pixels) as slide:
-            yield slide
+    def _opened(self) -> Slide:
+        options = self.options
+        return open_slide(self.source.path, mpp=options.slide_mpp, image_mpp=self.mpp, max_pixels=options.max_pixels)
 
     def run(self, resume: bool, overwrite: bool, tell: Callable[[str], None], progress: Progress, backend: str) -> dict[str, Any]:
         """Do what is not done yet; returns the record that is in run.json."""
@@ -198,10 +196,11 @@ class Job:
     def compute_alone(self, tile: Tile) -> None:
         """One tile, for a process that knows nothing but this job; what it has opened stays open for the next."""
         if self._open is None:
-            slide = self._opened().__enter__()
+            slide = self._opened()
             self._open = slide, self._grid(slide), self._tissue(slide), self._area(slide)
         slide, grid, tissue, area = self._open
-        self._compute(grid, tile, *read_box(slide, grid, self._seen(grid, tile)), tissue, area)
+        picture, damaged = read_box(slide, grid, self._seen(grid, tile))
+        self._compute(grid, tile, picture, damaged, tissue, area)
 
     def _seen(self, grid: Grid, tile: Tile) -> Box:
         return grid.seen(tile) if isinstance(self.predictor.task, Segmentation) else patch_box(grid, tile)
