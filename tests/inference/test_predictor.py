@@ -115,5 +115,5 @@ def test_the_margin_is_how_far_a_network_looks():
 def test_tiles_fit_into_memory():
     model = dsfcnn.create("steerable-nuclei", group="C4", width=0.1)
     network = TorchNetwork(model)
-    assert network.largest_tile(32) == 2048
+    assert network.largest_tile(32) == 1536
     assert tile_for(800, 32) == 256
