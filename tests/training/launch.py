@@ -46,6 +46,7 @@ def _run(arguments, log, mishaps, environment):
     sys.stderr = stream
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     os.environ.update(environment)
+    multiprocessing.set_start_method("fork", force=True)  # as in a run from the command line: workers see when it is killed
     import torch
 
     torch.set_num_threads(1)
