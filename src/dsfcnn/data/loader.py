@@ -5,6 +5,7 @@ number of processes changes nothing, a training goes on at any step, and the pro
 """
 
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +39,12 @@ def load_batches(
     own = torch.Generator().manual_seed(0)
     options = {"num_workers": workers, "generator": own, "worker_init_fn": _leave_signals if workers else None}
     loader = DataLoader(source, batch_size=None, sampler=steps, **options)  # type: ignore[arg-type,var-annotated]
-    for found in loader:
+    before = signal.getsignal(signal.SIGCHLD)
+    feed = iter(loader)
+    if workers and threading.current_thread() is threading.main_thread():
+        # torch's handler raises wherever the program is when a worker dies; the loader notices by itself when it waits for that worker.
+        signal.signal(signal.SIGCHLD, before or signal.SIG_DFL)
+    for found in feed:
         if isinstance(found, _Failure):
             raise found.error
         yield found.value
