@@ -234,7 +234,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\
 def parse(content: bytes, where: str) -> Any:
     """YAML to plain values."""
     try:
-        return yaml.load(content.decode("utf-8"), _Loader)
+        return _Loader(content.decode("utf-8")).get_single_data()
     except UnicodeDecodeError:
         raise UsageError(f"{where}: not UTF-8; save it as UTF-8 text") from None
     except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
