@@ -24,8 +24,9 @@ _independent: ContextVar[bool] = ContextVar("independent", default=False)
 def independent_weights() -> Iterator[None]:
     """Layers made inside draw their first weights without the pairs by which a layer keeps the signal on its own (filters/init.py).
 
-    For networks whose batch norms keep it: fields that start as each other's opposite learn more slowly. On drawn nuclei
-    (configs/smoke.yaml with steps=120, seed 0) the mean loss of steps 61 to 120 was 1.33 with pairs and 1.16 without.
+    For networks whose batch norms keep it anyway. That pairs learn more slowly there is a suspicion, not a finding: on drawn nuclei
+    (configs/smoke.yaml with steps=120, one seed) the mean loss of steps 61 to 120 was 1.33 with pairs and 1.16 with the earlier
+    independent rule, which also had another spread and gain; independent weights of the present spread were not compared.
     """
     token = _independent.set(True)
     try:
