@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 FREQUENCY_LIMITS = {3: (0, 2), 5: (0, 2, 2), 7: (0, 2, 3, 2), 9: (0, 3, 4, 4, 3)}
 KERNEL_SIZES = tuple(FREQUENCY_LIMITS)
-_AT_ONCE = 6  # filters that are summed at the same time: 12 accumulators of the 16 vector registers
+_AT_ONCE = {False: 6, True: 4}  # atoms of frequency 0, and others, summed at the same time: as many sums as vector registers hold, or nearly
 
 
 class Filter(NamedTuple):
@@ -75,78 +75,85 @@ def taps(filter: Filter, kernel_size: int) -> Iterator[Tap]:
 
 
 def passes(kernel_size: int) -> list[list[int]]:
-    """Filters that share their taps, by number in ``filters``, a few at a time."""
-    kinds: dict[tuple[Tap, ...], list[int]] = {}
-    for number, filter in enumerate(filters(kernel_size)):
+    """Atoms whose filters share their taps, a few at a time."""
+    kinds: dict[tuple[tuple[Tap, ...], ...], list[int]] = {}
+    for atom, parts in enumerate(_parts(kernel_size)):
         # k = 0 also has the centre: filters of one pass need one list of taps
-        kinds.setdefault(tuple(taps(filter, kernel_size)), []).append(number)
-    return [members[i : i + _AT_ONCE] for members in kinds.values() for i in range(0, len(members), _AT_ONCE)]
+        kinds.setdefault(tuple(tuple(taps(part, kernel_size)) for part in parts), []).append(atom)
+    return [
+        members[i : i + _AT_ONCE[len(lists) == 2]]
+        for lists, members in kinds.items()
+        for i in range(0, len(members), _AT_ONCE[len(lists) == 2])
+    ]
 
 
 def coefficient_places(kernel_size: int) -> list[tuple[int, bool, int, int]]:
     """(atom, imaginary, row, column) of every coefficient, in the order of the generated code."""
-    half, all_filters = kernel_size // 2, filters(kernel_size)
+    half, parts = kernel_size // 2, _parts(kernel_size)
     return [
-        (all_filters[number].atom, all_filters[number].imaginary, half + tap.dy, half + tap.dx)
+        (atom, part.imaginary, half + tap.dy, half + tap.dx)
         for members in passes(kernel_size)
-        for tap in taps(all_filters[members[0]], kernel_size)
-        for number in members
+        for part in parts[members[0]]
+        for tap in taps(part, kernel_size)
+        for atom in members
     ]
+
+
+def _parts(kernel_size: int) -> list[list[Filter]]:
+    """The filters of every atom: its real part, and its imaginary one if it has any."""
+    everything = filters(kernel_size)
+    return [[f for f in everything if f.atom == atom] for atom in range(sum(not f.imaginary for f in everything))]
 
 
 def write_bank(kernel_size: int) -> str:
     """The C source of ``bank<K>``: responses of all filters for two planes, one tile of TILE columns.
 
-    Generated code only folds and multiplies. What becomes of the responses is in gconv.c, in ``route_responses``.
+    Generated code only folds and multiplies. What becomes of the responses is in gconv.c, in ``route_flat`` and ``route``.
     """
-    half, all_filters = kernel_size // 2, filters(kernel_size)
+    half, parts = kernel_size // 2, _parts(kernel_size)
     sums = 2 * half + 1  # of a row: the pixel itself, h sums and h differences
     lines = [
-        f"static void bank{kernel_size}(const float *restrict re, const float *restrict im, long stride, long rows,",
-        "    const float *restrict coefficient, const struct route *restrict routes, int real_pair, float *restrict out, long row_step) {",
+        f"INLINE void bank{kernel_size}(const float *restrict re, const float *restrict im, long stride, long rows,",
+        "    const float *restrict coefficient, const struct route *restrict routes, const int real_pair, float *restrict out, long row_step) {",
         f"  float folded[2][MAX_ROWS + {2 * half}][{sums}][TILE] __attribute__((aligned(64)));",
         f"  fold_rows(re, stride, rows + {2 * half}, {half}, &folded[0][0][0][0]);",
         f"  fold_rows(im, stride, rows + {2 * half}, {half}, &folded[1][0][0][0]);",
-        "  for (long row = 0; row < rows; row++) {",
-        f"    v8 response[{len(all_filters)}][2][2]; /* filter, plane, half of the tile */",
-        "    for (long x = 0; x < TILE; x += 8) {",
-        "    const float *c = coefficient;",
-        f"    const float *a = &folded[0][row + {half}][0][x], *b = &folded[1][row + {half}][0][x];",
     ]
-    step = sums * 16  # floats from row to row in folded
-
-    def pixel(plane: str, odd_x: bool, dx: int, dy: int) -> str:
-        return f"AT({plane}, {dy * step + (half + dx if odd_x and dx else dx) * 16})"
-
-    def up_down(plane: str, tap: Tap, dx: int, dy: int) -> str:
-        if dy == 0:
-            return pixel(plane, tap.odd_x, dx, 0)
-        return f"({pixel(plane, tap.odd_x, dx, dy)} {'-' if tap.odd_y else '+'} {pixel(plane, tap.odd_x, dx, -dy)})"
-
-    def value(plane: str, tap: Tap) -> str:
-        straight = up_down(plane, tap, tap.dx, tap.dy)
-        if tap.exchange == 0:
-            return straight
-        return f"{straight} {'+' if tap.exchange > 0 else '-'} {up_down(plane, tap, tap.dy, tap.dx)}"
-
     for members in passes(kernel_size):
-        names = ", ".join(f"p{i} = ZERO, q{i} = ZERO" for i in range(len(members)))
-        lines.append(f"    {{ v8 {names};")
-        for tap in taps(all_filters[members[0]], kernel_size):
-            lines.append(f"      {{ v8 s = {value('a', tap)}, t = {value('b', tap)};")
-            for i in range(len(members)):
-                lines.append(f"        {{ v8 w = SPLAT(c[{i}]); p{i} += w * s; q{i} += w * t; }}")
-            lines.append(f"        c += {len(members)}; BARRIER }}")
-        for i, number in enumerate(members):
-            lines.append(f"      response[{number}][0][x / 8] = p{i}; response[{number}][1][x / 8] = q{i};")
-        lines.append("    }")
-    lines += [
-        "    }",
-        f"    route_responses({sum(not f.imaginary for f in all_filters)}, response, routes, real_pair, out + row * row_step);",
-        "  }",
-        "}",
-    ]
-    return "\n".join(lines) + "\n"
+        lines += [
+            "  for (long row = 0; row < rows; row++)",
+            "    for (long x = 0; x < TILE; x += 8) {",
+            f"      const float *a = &folded[0][row + {half}][0][x], *b = &folded[1][row + {half}][0][x], *c = coefficient;",
+            "      float *to = out + row * row_step + x;",
+        ]
+        for part in parts[members[0]]:
+            name = "s" if part.imaginary else "c"  # sums of the sine or cosine: s0a is that of the first atom and plane a
+            lines.append(f"      v8 {', '.join(f'{name}{i}{plane} = ZERO' for i in range(len(members)) for plane in 'ab')};")
+            for tap in taps(part, kernel_size):
+                lines.append(f"      {{ v8 s = {_value('a', tap, half)}, t = {_value('b', tap, half)};")
+                lines += [f"        {{ v8 w = SPLAT(c[{i}]); {name}{i}a += w * s; {name}{i}b += w * t; }}" for i in range(len(members))]
+                lines.append(f"        c += {len(members)}; BARRIER }}")
+        for i, atom in enumerate(members):
+            if parts[atom][0].frequency == 0:
+                lines.append(f"      route_flat(to, routes + {2 * atom}, real_pair, c{i}a, c{i}b);")
+            else:
+                lines.append(f"      route(to, routes + {2 * atom}, real_pair, c{i}a, c{i}b, s{i}a, s{i}b);")
+        count = len(members) * sum(len(list(taps(part, kernel_size))) for part in parts[members[0]])
+        lines += ["    }", f"  coefficient += {count};"]
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _value(plane: str, tap: Tap, half: int) -> str:
+    """The pixels of a tap, added and subtracted; ``plane`` points at the folded row of the output pixel."""
+
+    def pixel(dx: int, dy: int) -> str:
+        return f"AT({plane}, {(dy * (2 * half + 1) + (half + dx if tap.odd_x and dx else dx)) * 16})"
+
+    def up_down(dx: int, dy: int) -> str:
+        return f"({pixel(dx, dy)} {'-' if tap.odd_y else '+'} {pixel(dx, -dy)})" if dy else pixel(dx, 0)
+
+    straight = up_down(tap.dx, tap.dy)
+    return f"{straight} {'+' if tap.exchange > 0 else '-'} {up_down(tap.dy, tap.dx)}" if tap.exchange else straight
 
 
 def write_banks() -> str:

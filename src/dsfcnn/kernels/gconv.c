@@ -37,7 +37,6 @@ enum route_kind { NOWHERE, COMPLEX, REAL, SINGLE };
 struct route {
   long offset;    /* floats from the tile's first row */
   long step;      /* floats from one product to the next */
-  long imaginary; /* number of the atom's imaginary filter, -1 for frequency 0 */
   long kind;
   float sign;     /* -1 where the conjugate is meant: it only turns the sign of I in R + I, the rest is in the weights */
 };
@@ -50,56 +49,37 @@ struct plan {
   const float *cosine, *sine; /* of the transform: n/2 x n/2, frequency m (1 ..) and orientation j < n/2 */
 };
 
-/* Both halves of a tile: 16 pixels. */
-typedef struct {
-  v8 left, right;
-} pixels;
-
-INLINE pixels both(const v8 *halves) { return (pixels){halves[0], halves[1]}; }
-INLINE pixels plus(pixels a, pixels b) { return (pixels){a.left + b.left, a.right + b.right}; }
-INLINE pixels minus(pixels a, pixels b) { return (pixels){a.left - b.left, a.right - b.right}; }
-
-INLINE void store_pixels(float *to, pixels p) {
-  STORE(to, p.left);
-  STORE(to + 8, p.right);
-}
-
-INLINE void put(float *out, const struct route *to, pixels real, pixels imaginary) {
+INLINE void put(float *out, const struct route *to, v8 real, v8 imaginary) {
   float *row = out + to->offset;
   if (to->kind == COMPLEX) {
-    const v8 sign = SPLAT(to->sign);
-    store_pixels(row, (pixels){real.left + sign * imaginary.left, real.right + sign * imaginary.right});
-    store_pixels(row + to->step, real);
-    store_pixels(row + 2 * to->step, imaginary);
+    STORE(row, real + SPLAT(to->sign) * imaginary);
+    STORE(row + to->step, real);
+    STORE(row + 2 * to->step, imaginary);
   } else if (to->kind == REAL) {
-    store_pixels(row, real);
-    store_pixels(row + TILE, imaginary);
+    STORE(row, real);
+    STORE(row + TILE, imaginary);
   } else if (to->kind == SINGLE) {
-    store_pixels(row, real);
+    STORE(row, real);
   }
 }
 
-/* The responses of all filters to a pair of planes, combined to complex numbers and sent on.
- * A pair is (Re X, Im X) of one frequency: X * psi and X * conj(psi) go to frequencies k below and k above. The first pair is two real
- * planes, frequencies 0 and n/2, each with a destination of its own. */
-INLINE void route_responses(long atoms, const v8 (*response)[2][2], const struct route *routes, int real_pair, float *out) {
-  for (long atom = 0; atom < atoms; atom++) {
-    const struct route *to = routes + 2 * atom;
-    pixels p = both(response[atom][0]), v = both(response[atom][1]);
-    if (to->imaginary < 0) {
-      put(out, to, p, v);
-      if (real_pair) put(out, to + 1, v, v);
-      continue;
-    }
-    pixels u = both(response[to->imaginary][0]), q = both(response[to->imaginary][1]);
-    if (real_pair) {
-      put(out, to, p, u);
-      put(out, to + 1, v, q);
-    } else {
-      put(out, to, minus(p, q), plus(u, v));
-      put(out, to + 1, plus(p, q), minus(v, u));
-    }
+/* Responses of an atom's cosine and sine to the two planes a and b of a pair, sent on as complex numbers. A pair is (Re X, Im X) of one
+ * frequency: X * psi and X * conj(psi) go to frequencies k below and k above. The first pair is two real planes, frequencies 0 and n/2, each
+ * with a destination of its own. */
+INLINE void route(float *out, const struct route *to, const int real_pair, v8 cosine_a, v8 cosine_b, v8 sine_a, v8 sine_b) {
+  if (real_pair) {
+    put(out, to, cosine_a, sine_a);
+    put(out, to + 1, cosine_b, sine_b);
+  } else {
+    put(out, to, cosine_a - sine_b, cosine_b + sine_a);
+    put(out, to + 1, cosine_a + sine_b, cosine_b - sine_a);
   }
+}
+
+/* An atom of frequency 0 is real, and leaves frequencies where they are. */
+INLINE void route_flat(float *out, const struct route *to, const int real_pair, v8 a, v8 b) {
+  put(out, to, a, b);
+  if (real_pair) put(out, to + 1, b, b);
 }
 
 /* Sums and differences of pixels left and right, for every row: [row][0: pixel, 1..h: sums, h+1..2h: differences][TILE]. */
@@ -121,12 +101,13 @@ INLINE void fold_rows(const float *restrict plane, long stride, long rows, long 
 
 static void bank(const struct plan *plan, const float *re, const float *im, long stride, long rows, const struct route *routes, int real_pair,
                  float *out, long row_step) {
-  switch (plan->kernel_size) {
-    case 3: bank3(re, im, stride, rows, plan->coefficient, routes, real_pair, out, row_step); break;
-    case 5: bank5(re, im, stride, rows, plan->coefficient, routes, real_pair, out, row_step); break;
-    case 7: bank7(re, im, stride, rows, plan->coefficient, routes, real_pair, out, row_step); break;
-    default: bank9(re, im, stride, rows, plan->coefficient, routes, real_pair, out, row_step);
-  }
+#define CASE(K) \
+  case K: \
+    if (real_pair) bank##K(re, im, stride, rows, plan->coefficient, routes, 1, out, row_step); \
+    else bank##K(re, im, stride, rows, plan->coefficient, routes, 0, out, row_step); \
+    break;
+  switch (plan->kernel_size) { CASE(3) CASE(5) CASE(7) CASE(9) }
+#undef CASE
 }
 
 /* Real Fourier transform over orientations of 8 pixels: planes 0 and n/2, then real and imaginary parts of 1, 2, ... */

@@ -27,7 +27,6 @@ class _Route(ctypes.Structure):
     _fields_ = (
         ("offset", ctypes.c_long),
         ("step", ctypes.c_long),
-        ("imaginary", ctypes.c_long),
         ("kind", ctypes.c_long),
         ("sign", ctypes.c_float),
     )
@@ -202,8 +201,7 @@ def _routes(atoms: _Atoms, terms: list[_Term], n: int) -> ctypes.Array:
             pair, second = 0, place.frequency != 0
         else:
             pair, second = place.frequency, place.conjugate_atom
-        imaginary = count + atoms.oscillating.index(atom) if atoms.frequencies[atom] else -1
-        routes[(pair * count + atom) * 2 + second] = _Route(_product(output, n) * step + row * _TILE, step, imaginary, kind, sign)
+        routes[(pair * count + atom) * 2 + second] = _Route(_product(output, n) * step + row * _TILE, step, kind, sign)
     return routes
 
 
