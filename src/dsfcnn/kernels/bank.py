@@ -27,7 +27,8 @@ from typing import NamedTuple
 
 FREQUENCY_LIMITS = {3: (0, 2), 5: (0, 2, 2), 7: (0, 2, 3, 2), 9: (0, 3, 4, 4, 3)}
 KERNEL_SIZES = tuple(FREQUENCY_LIMITS)
-_AT_ONCE = {False: 6, True: 4}  # atoms of frequency 0, and others, summed at the same time: as many sums as vector registers hold, or nearly
+# Atoms of frequency 0, and others, that are summed at the same time: as many sums as there are vector registers, or nearly.
+_AT_ONCE = {False: 6, True: 4}
 
 
 class Filter(NamedTuple):
@@ -106,24 +107,28 @@ def _parts(kernel_size: int) -> list[list[Filter]]:
 
 
 def write_bank(kernel_size: int) -> str:
-    """The C source of ``bank<K>``: responses of all filters for two planes, one tile of TILE columns.
+    """The C source of ``bank<K>``: responses of all filters for two planes, in the rows of one tile.
 
-    Generated code only folds and multiplies. What becomes of the responses is in gconv.c, in ``route_flat`` and ``route``.
+    The right half of a tile's row stands beside the left one, or ``down`` rows below it. Generated code only folds and multiplies. What
+    becomes of the responses is in gconv.c, in ``route_flat`` and ``route``.
     """
     half, parts = kernel_size // 2, _parts(kernel_size)
     sums = 2 * half + 1  # of a row: the pixel itself, h sums and h differences
     lines = [
-        f"INLINE void bank{kernel_size}(const float *restrict re, const float *restrict im, long stride, long rows,",
-        "    const float *restrict coefficient, const struct route *restrict routes, const int real_pair, float *restrict out, long row_step) {",
+        f"INLINE void bank{kernel_size}(const float *restrict re, const float *restrict im, long stride, long rows, long down,",
+        "    const float *restrict coefficient, const struct route *restrict routes, const int real_pair,",
+        "    float *restrict out, long row_step) {",
         f"  float folded[2][MAX_ROWS + {2 * half}][{sums}][TILE] __attribute__((aligned(64)));",
-        f"  fold_rows(re, stride, rows + {2 * half}, {half}, &folded[0][0][0][0]);",
-        f"  fold_rows(im, stride, rows + {2 * half}, {half}, &folded[1][0][0][0]);",
+        f"  const long columns = down ? TILE / 2 : TILE, right = down ? down * {sums} * TILE : TILE / 2;",
+        f"  fold_rows(re, stride, rows + down + {2 * half}, columns, {half}, &folded[0][0][0][0]);",
+        f"  fold_rows(im, stride, rows + down + {2 * half}, columns, {half}, &folded[1][0][0][0]);",
     ]
     for members in passes(kernel_size):
         lines += [
             "  for (long row = 0; row < rows; row++)",
             "    for (long x = 0; x < TILE; x += 8) {",
-            f"      const float *a = &folded[0][row + {half}][0][x], *b = &folded[1][row + {half}][0][x], *c = coefficient;",
+            f"      const float *a = folded[0][row + {half}][0] + (x ? right : 0), *b = folded[1][row + {half}][0] + (x ? right : 0);",
+            "      const float *c = coefficient;",
             "      float *to = out + row * row_step + x;",
         ]
         for part in parts[members[0]]:
