@@ -84,7 +84,8 @@ def main() -> None:
             seconds = [*compare(shape, options.batch, options.rounds, False), *compare(shape, options.batch, options.rounds, True)]
             totals = [total + count * s for total, s in zip(totals, seconds)]
             name = f"{kernel_size}x{kernel_size}, {fields} -> {out}, {height}x{width}"
-            estimate = 1 / backend.spectral_cost(width, out, n, kernel_size)
+            modelled = (options.batch, fields, out, kernel_size, n, height, width)
+            estimate = backend.estimate("dense", modelled, False) / backend.estimate("spectral", modelled, False)
             print(f"{name:<32}{count:>8}{seconds[0] / seconds[1]:>10.2f}{seconds[2] / seconds[3]:>16.2f}{estimate:>12.2f}", flush=True)
         print(f"{'all layers':<32}{sum(shapes.values()):>8}{totals[0] / totals[1]:>10.2f}{totals[2] / totals[3]:>16.2f}\n")
 

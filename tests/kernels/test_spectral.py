@@ -159,10 +159,17 @@ def test_backends_by_name_and_by_environment(monkeypatch):
         backend.get_backend()
 
 
-def test_the_cost_model_prefers_dense_where_little_is_written():
-    """One field written of C2: the bank costs more than it saves."""
-    assert backend.spectral_cost(width=64, out_fields=14, n=8, kernel_size=7) < 0.3
-    assert backend.spectral_cost(width=64, out_fields=1, n=2, kernel_size=7) > 1
+def test_the_cost_model_prefers_dense_where_the_bank_saves_little():
+    """C2 needs 4 K^2 multiplications, C8 64 K^2."""
+    assert backend.faster((1, 14, 14, 7, 8, 64, 64), training=True) == "spectral"
+    assert backend.faster((1, 2, 17, 3, 2, 64, 64), training=True) == "dense"
+
+
+def test_the_cost_model_counts_the_columns_that_the_kernel_computes():
+    """Images of 24 and 12 columns, alone and side by side with 3 columns between: half tiles of 8."""
+    assert backend.work("spectral", (1, 1, 1, 7, 8, 1, 24))[3] == 24 * 8 * 172
+    assert backend.work("spectral", (1, 1, 1, 7, 8, 1, 12))[3] == 16 * 8 * 172
+    assert backend.work("spectral", (3, 1, 1, 5, 8, 1, 12))[3] == 40 * 8 * 54  # 3 images and 2 gaps of 2 columns
 
 
 SANITIZED = """

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -13,10 +14,14 @@ from dsfcnn.kernels import bank, library
 BACKENDS = ("auto", "dense", "spectral")
 _chosen: str | None = None
 
-# Time of one multiply-add of each part over one of torch's dense convolution. Estimates, from the share of the processor's peak that such a
-# bank (about half) and such products (about nine tenths) can reach; what a call costs by itself is not in them, so gains on small maps
-# are overestimated.
-_BANK_COST, _MIX_COST = 1.9, 1.1
+# Nanoseconds of each item of `work`, forward and with the backward pass (True), fitted by benchmarks/cost_model.py on one thread of an AMD
+# EPYC. Only ratios matter.
+NANOSECONDS: dict[tuple[str, bool], tuple[float, ...]] = {
+    ("dense", False): (181000.0, 2.51, 0.0292),
+    ("dense", True): (594000.0, 7.37, 0.0765),
+    ("spectral", False): (106000.0, 4.84, 1.36, 0.0512, 0.03),
+    ("spectral", True): (346000.0, 15.0, 7.21, 0.0482, 0.0997),
+}
 
 
 def set_backend(name: str) -> None:
@@ -45,7 +50,9 @@ def runs_spectral(maps: Sequence[Tensor], weight: Tensor, kernel_size: int, grou
         return False
     if backend == "spectral":
         return True
-    return spectral_cost(maps[0].shape[-1], weight.shape[0], group.size, kernel_size) < 1
+    images, _, _, height, width = maps[0].shape
+    training = torch.is_grad_enabled() and any(x.requires_grad for x in (weight, *maps))
+    return faster((images, weight.shape[1], weight.shape[0], kernel_size, group.size, height, width), training) == "spectral"
 
 
 def reads_fields(tensors: Sequence[Tensor]) -> bool:
@@ -75,14 +82,44 @@ def _readable(tensors: Sequence[Tensor]) -> bool:
     )
 
 
-def spectral_cost(width: int, out_fields: int, n: int, kernel_size: int) -> float:
-    """Estimated time over that of a dense convolution: below 1, spectral is faster.
+Shape = tuple[int, int, int, int, int, int, int]  # images, fields read, written, kernel size, orientations, height, width
+
+
+@cache
+def faster(shape: Shape, training: bool) -> str:
+    """The way that a layer is estimated to be faster in."""
+    return min(("dense", "spectral"), key=lambda way: estimate(way, shape, training))
+
+
+def estimate(way: str, shape: Shape, training: bool) -> float:
+    """Nanoseconds, by the cost model."""
+    return sum(cost * items for cost, items in zip(NANOSECONDS[way, training], work(way, shape)))
+
+
+def work(way: str, shape: Shape) -> tuple[float, ...]:
+    """What a layer does, in items that each cost a time of their own: one call; entries of the filters or matrices that it writes; then,
+    dense, multiply-adds; spectral, pixels of planes read and written, multiply-adds of the bank and of the products.
 
     Dense needs n^2 K^2 multiply-adds per pixel and pair of fields. Spectral needs those of the bank per plane read, whatever is written,
-    and one per product and row to mix; and its tiles are 16 columns wide, filled or not.
+    and one per product and row to mix.
     """
-    products = 2 + 3 * (n // 2 - 1)
-    filtering = _BANK_COST * n * len(bank.coefficient_places(kernel_size))
-    mixing = _MIX_COST * products * len(bank.filters(kernel_size)) * out_fields
-    dense = n**2 * kernel_size**2 * out_fields
-    return (filtering + mixing) / dense * (-(-width // 16) * 16 / width)
+    images, fields, out, kernel_size, n, height, width = shape
+    pairs, pixels = fields * out, images * height * width
+    if way == "dense":
+        planes = fields * n * 16 * -(-out * n // 16)  # torch computes 16 at a time
+        return 1, pairs * (n * kernel_size) ** 2, pixels * planes * kernel_size**2
+    filled = images * height * _columns(images, width, kernel_size // 2)
+    rows = len(bank.filters(kernel_size)) * (2 + 3 * (n // 2 - 1))
+    return (
+        1,
+        pairs * rows,
+        pixels * n * (fields + out),
+        filled * n * fields * len(bank.coefficient_places(kernel_size)),
+        filled * pairs * rows,
+    )
+
+
+def _columns(images: int, width: int, gap: int) -> float:
+    """Columns that the kernel computes for the width of an image: half tiles of 8, filled or not, of images side by side (gconv.c)."""
+    most = max(1, min(images, (64 + gap) // (width + gap)))
+    return min(8 * -(-(count * (width + gap) - gap) // 8) / count for count in range(1, most + 1))
