@@ -1,16 +1,18 @@
 """The spectral G-convolution beside the dense one, for every layer of a model: time of dense over time of spectral.
 
-    python benchmarks/gconv.py [--model dsf-nuclei] [--side 256] [--batch 1] [--threads 1 2]
+    python benchmarks/gconv.py [--model dsf-nuclei] [--side 256] [--batch 1] [--threads 1 2] [--rounds 7]
 
 Both are timed in turns in one process, weights included: dense writes its filters out, spectral packs its matrices. A ratio is that of
-the medians over rounds; the sum is over all layers of the model, each counted as often as it occurs. Run it on a quiet machine.
+the medians over rounds, with the quartiles of the rounds' own ratios; the sum is over all layers of the model, each counted as often as it
+occurs. Run it on a quiet machine.
 """
 
 import argparse
 import time
 from collections import Counter
 from collections.abc import Callable
-from statistics import median
+from statistics import median, quantiles
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,8 +46,23 @@ def time_of(run: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def compare(shape: Shape, batch: int, rounds: int, training: bool) -> tuple[float, float]:
-    """Median seconds of dense and spectral, measured in turns."""
+class Times(NamedTuple):
+    """Seconds of every round."""
+
+    dense: list[float]
+    spectral: list[float]
+
+    def medians(self) -> tuple[float, float]:
+        return median(self.dense), median(self.spectral)
+
+    def __str__(self) -> str:
+        lower, _, upper = quantiles([dense / ours for dense, ours in zip(self.dense, self.spectral)], n=4, method="inclusive")
+        dense, ours = self.medians()
+        return f"{dense / ours:.2f} ({lower:.2f} to {upper:.2f})"
+
+
+def compare(shape: Shape, batch: int, rounds: int, training: bool) -> Times:
+    """Dense and spectral, measured in turns."""
     fields, out, kernel_size, n, height, width = shape
     layer = GConv2d(fields, out, kernel_size, group=f"C{n}")
     x = torch.randn(batch, fields, n, height, width, requires_grad=training)
@@ -57,12 +74,14 @@ def compare(shape: Shape, batch: int, rounds: int, training: bool) -> tuple[floa
         if training:
             torch.autograd.grad(y, (x, layer.weight), gradient)
 
-    times: dict[str, list[float]] = {"dense": [], "spectral": []}
-    for _ in range(rounds + 1):
-        for name, found in times.items():
+    times = Times([], [])
+    for number in range(rounds + 1):
+        for name, found in times._asdict().items():
             backend.set_backend(name)
-            found.append(time_of(run))
-    return median(times["dense"][1:]), median(times["spectral"][1:])
+            taken = time_of(run)
+            if number:
+                found.append(taken)
+    return times
 
 
 def main() -> None:
@@ -77,17 +96,19 @@ def main() -> None:
     for threads in options.threads:
         torch.set_num_threads(threads)
         print(f"{options.model}, {options.batch} x {options.side}x{options.side}, {threads} thread(s): dense / spectral")
-        print(f"{'kernel, fields, pixels':<32}{'layers':>8}{'forward':>10}{'with backward':>16}{'cost model':>12}")
-        totals = [0.0] * 4
+        print(f"{'kernel, fields, pixels':<32}{'layers':>8}  {'forward':<24}{'with backward':<24}{'cost model':>10}")
+        totals, weakest = [0.0] * 4, [float("inf")] * 2
         for shape, count in sorted(shapes.items(), key=lambda item: (-item[0][4], item[0])):
             fields, out, kernel_size, n, height, width = shape
-            seconds = [*compare(shape, options.batch, options.rounds, False), *compare(shape, options.batch, options.rounds, True)]
-            totals = [total + count * s for total, s in zip(totals, seconds)]
+            found = [compare(shape, options.batch, options.rounds, training) for training in (False, True)]
+            totals = [total + count * s for total, s in zip(totals, (*found[0].medians(), *found[1].medians()))]
+            weakest = [min(least, dense / ours) for least, (dense, ours) in zip(weakest, (times.medians() for times in found))]
             name = f"{kernel_size}x{kernel_size}, {fields} -> {out}, {height}x{width}"
             modelled = (options.batch, fields, out, kernel_size, n, height, width)
             estimate = backend.estimate("dense", modelled, False) / backend.estimate("spectral", modelled, False)
-            print(f"{name:<32}{count:>8}{seconds[0] / seconds[1]:>10.2f}{seconds[2] / seconds[3]:>16.2f}{estimate:>12.2f}", flush=True)
-        print(f"{'all layers':<32}{sum(shapes.values()):>8}{totals[0] / totals[1]:>10.2f}{totals[2] / totals[3]:>16.2f}\n")
+            print(f"{name:<32}{count:>8}  {found[0]!s:<24}{found[1]!s:<24}{estimate:>10.2f}", flush=True)
+        print(f"{'all layers':<32}{sum(shapes.values()):>8}  {totals[0] / totals[1]:<24.2f}{totals[2] / totals[3]:<24.2f}")
+        print(f"{'weakest':<32}{'':>8}  {weakest[0]:<24.2f}{weakest[1]:<24.2f}\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python benchmarks/growth.py [--out docs/images/cost-growth.png] [--rounds 7] [--threads 2]
 
-Both ways are timed in turns, forward, 7x7. The limit is the number of multiply-adds that the spectral way needs, at the highest rate that any
-of the dense convolutions of the same run reached. Run it on a quiet machine.
+Both ways are timed in turns, forward, 7x7. The limit is the number of multiply-adds that the spectral way needs, at the highest rate that
+any of the dense convolutions of the same run reached. Run it on a quiet machine.
 """
 
 import argparse
@@ -64,7 +64,9 @@ def draw(found: dict[str, dict[int, dict[str, float]]], out: Path) -> None:
             panel.plot(xs, [1e3 * sweep[x][way] for x in xs], style, label=way)
         limit = [1e3 * multiplications("spectral", shape_of(**{what: x})) / rate for x in xs]
         panel.plot(xs, limit, "k:", label="arithmetic limit of spectral")
-        panel.set(xscale="log", yscale="log", xlabel={"side": "image side, pixels"}.get(what, what), ylabel="milliseconds", title=title(what))
+        panel.set(
+            xscale="log", yscale="log", xlabel={"side": "image side, pixels"}.get(what, what), ylabel="milliseconds", title=title(what)
+        )
         panel.set_xticks(xs, [str(x) for x in xs])
         panel.minorticks_off()
         panel.grid(alpha=0.3)
