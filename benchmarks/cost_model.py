@@ -3,7 +3,7 @@
     python benchmarks/cost_model.py [--rounds 7] [--threads 1 2] [--seed 0]
 
 Layers of random shapes, most of them small, where the choice is not plain, are timed both ways, in turns, forward and with the backward
-pass. Prints constants fitted to half of the shapes at the first number of threads, and then judges the choice by them on the other half, and
+pass. Prints constants fitted to half of the shapes at the first number of threads, and then judges the choice by them on the other half and
 on all shapes at the other numbers of threads; with --as-is, by the constants that the package has. What is judged: the time of the
 chosen way over that of the better one. Run it on a quiet machine.
 """
