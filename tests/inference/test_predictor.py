@@ -103,13 +103,18 @@ def test_the_margin_is_how_far_a_network_looks():
     assert measure_margin(StandIn(), [random]) == 16
 
     class Far(StandIn):
+        def __init__(self, shift=40):
+            super().__init__()
+            self.shift = shift
+
         def logits(self, batch):
-            rolled = 0.5 * batch + 0.25 * (np.roll(batch, 40, -1) + np.roll(batch, -40, -2))
+            rolled = 0.5 * batch + 0.25 * (np.roll(batch, self.shift, -1) + np.roll(batch, -self.shift, -2))
             return super().logits(rolled)
 
     assert measure_margin(Far(), [random, random[::-1]]) == 48
-    with pytest.raises(UsageError, match="larger"):
-        measure_margin(Far(), [random[:320]])
+    assert measure_margin(Far(shift=200), [random]) == 208  # further than the smaller picture shows
+    with pytest.raises(UsageError, match="further"):
+        measure_margin(Far(shift=450), [random])
 
 
 def test_tiles_fit_into_memory():

@@ -19,9 +19,12 @@ def train(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from dsfcnn.inference.margin import note_margin
     from dsfcnn.kernels import set_backend
     from dsfcnn.kernels.memory import keep_memory
+    from dsfcnn.tasks.task import Segmentation
     from dsfcnn.training.config import read_config
+    from dsfcnn.training.images import open_images, rescale
     from dsfcnn.training.progress import PlainProgress
     from dsfcnn.training.run import Run
     from dsfcnn.training.state import State
@@ -36,7 +39,7 @@ def train(
     def tell(line: str) -> None:
         console.print(line, highlight=False, soft_wrap=True, markup=False)
 
-    command = " ".join(["dsfcnn train", config.name, *(changes or [])])
+    command = " ".join(["dsfcnn train", config.name, *(_without_folders(change) for change in changes or [])])
     run = Run(settings, out, tell=tell, command=command)
     columns = (TextColumn("step"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.fields[speed]}"), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal or not run.processes.first) as bar:
@@ -52,4 +55,13 @@ def train(
 
         run.train(resume, progress)
     if run.processes.first:
+        if isinstance(run.task, Segmentation):
+            valid = open_images(settings, run.mpp)[1]
+            note_margin(out / "best", (rescale(valid[number], run.mpp).image for number in range(min(3, len(valid)))))
         print(f"best model: {out / 'best'}")
+
+
+def _without_folders(change: str) -> str:
+    """A card tells which data, not where on somebody's machine it was."""
+    key, _, value = change.partition("=")
+    return f"{key}={Path(value).name}" if key in ("data", "init", "cache", "split_file") else change

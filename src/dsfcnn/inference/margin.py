@@ -3,16 +3,30 @@
 The theoretical receptive field of dsf-nuclei is about 1,150 pixels each way; what matters is far smaller, and differs from model to model.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from dsfcnn.errors import UsageError
-from dsfcnn.inference.network import Network, probabilities_of
+from dsfcnn.files import atomic_write
+from dsfcnn.inference.network import Network, TorchNetwork, probabilities_of
 from dsfcnn.inference.tiles import ALIGNMENT, Box
+from dsfcnn.models import load_model, read_config
 
 TOLERANCE = 1e-3  # of a probability; far below what moves an outline
-_CORE = 256  # pixels a side of the tile whose probabilities are compared; its border, where they differ most, is the sample
+_CORE = 128  # pixels a side of the tile whose probabilities are compared; its border, where they differ most, is the sample
+_SIDES = (512, 1024)  # pixels of an image; the larger one only for a network that looks further than the smaller one shows
+
+
+def note_margin(folder: Path, images: Iterable[np.ndarray]) -> int:
+    """Measure the margin of the model in a folder, and write it into its config.json."""
+    margin = measure_margin(TorchNetwork(load_model(folder)), list(images))
+    config = {**read_config(folder), "tile_margin": margin}
+    with atomic_write(folder / "config.json") as stream:
+        stream.write(json.dumps(config, indent=2).encode() + b"\n")
+    return margin
 
 
 def measure_margin(network: Network, images: Sequence[np.ndarray], *, tolerance: float = TOLERANCE) -> int:
@@ -20,35 +34,46 @@ def measure_margin(network: Network, images: Sequence[np.ndarray], *, tolerance:
 
     Args:
         network: of a segmentation model.
-        images: uint8 (H, W, 3) at the network's resolution, of the tissue that it is for; 1,024 pixels a side show margins up to 368.
+        images: uint8 (H, W, 3) at the network's resolution, of the tissue that it is for; small ones are continued by their mirror image.
         tolerance: largest difference of any probability; half of it is aimed at, since the images are a sample.
 
     Raises:
-        UsageError: the images are too small to tell.
+        UsageError: the network looks further than 1,024 pixels show, which is 432.
     """
     return max(_margin(network, image, tolerance) for image in images)
 
 
 def _margin(network: Network, image: np.ndarray, tolerance: float) -> int:
-    height, width = (side // ALIGNMENT * ALIGNMENT for side in image.shape[:2])
-    whole = Box(0, 0, width, height)
-    left, top = ((side - _CORE) // 2 // ALIGNMENT * ALIGNMENT for side in (width, height))
-    core = Box(left, top, left + _CORE, top + _CORE)
-    wanted = probabilities_of(network, image[:height, :width])
-    needed = 0
+    for side in _SIDES:
+        most = (side - _CORE) // 2 // ALIGNMENT * ALIGNMENT - ALIGNMENT
+        needed = _margin_within(network, _cut(image, side), most, tolerance / 2)
+        if needed <= most:
+            return needed
+    raise UsageError(f"the network looks further than {most} pixels; tiles would not have the probabilities of the whole image")
+
+
+def _cut(image: np.ndarray, side: int) -> np.ndarray:
+    """The middle of an image, continued by its mirror image where it is smaller than that."""
+    missing = [max(0, side - length) for length in image.shape[:2]]
+    image = np.pad(image, [(total // 2, total - total // 2) for total in missing] + [(0, 0)], mode="symmetric")
+    top, left = ((length - side) // 2 for length in image.shape[:2])
+    return image[top : top + side, left : left + side]
+
+
+def _margin_within(network: Network, image: np.ndarray, most: int, tolerance: float) -> int:
+    """At most ``most``, or more than that: it cannot be told."""
+    side = image.shape[0]
+    whole, start = Box(0, 0, side, side), (side - _CORE) // 2 // ALIGNMENT * ALIGNMENT
+    core = Box(start, start, start + _CORE, start + _CORE)
+    wanted = probabilities_of(network, image)
     # From the largest down: the difference need not shrink evenly, and the margin has to be safe from here on.
-    for margin in range(min(left, top) - ALIGNMENT, -1, -ALIGNMENT):
+    for margin in range(most, -1, -ALIGNMENT):
         seen = core.grown(margin).within(whole)
         found = probabilities_of(network, image[seen.slices(whole)])
         worst = max(
             np.abs(values[(slice(None), *core.slices(seen))] - wanted[head][(slice(None), *core.slices(whole))]).max()
             for head, values in found.items()
         )
-        if worst >= tolerance / 2:
-            needed = margin + ALIGNMENT
-            break
-    if min(left, top) - ALIGNMENT < max(needed, ALIGNMENT):
-        raise UsageError(
-            f"an image of {image.shape[1]} x {image.shape[0]} pixels does not show how far the network looks; give larger ones"
-        )
-    return needed
+        if worst >= tolerance:
+            return margin + ALIGNMENT
+    return 0
