@@ -16,6 +16,8 @@ from dsfcnn.inference.predictor import Predictor
 class RedIsTumour:
     """Logits from the central 32 x 32 pixels alone: the redder, the more tumour."""
 
+    device = "cpu"
+
     def __init__(self):
         self.patches = 0
 
@@ -32,7 +34,7 @@ class RedIsTumour:
 @pytest.fixture
 def network(monkeypatch, tmp_path):
     network = RedIsTumour()
-    monkeypatch.setattr(run, "load", lambda name: Predictor(network, {"task": "tumour"}))
+    monkeypatch.setattr(run, "load", lambda name, device: Predictor(network, {"task": "tumour"}))
     monkeypatch.setattr(run, "find_model", lambda name: tmp_path)
     monkeypatch.setattr(run, "model_hash", lambda path: "abc")
     return network

@@ -13,10 +13,10 @@ from dsfcnn.data.synthetic.fields import Window
 from dsfcnn.data.synthetic.glands import draw_glands
 from dsfcnn.data.synthetic.nuclei import draw_nuclei
 from dsfcnn.errors import DataError, FolderInUse, MissingInputError, OutputError, UsageError
+from dsfcnn.files import locked
 from dsfcnn.inference import run
 from dsfcnn.inference.geojson import rasterise, read_geojson
 from dsfcnn.inference.job import Options
-from dsfcnn.inference.state import locked
 from dsfcnn.inference.stitch import tile_probabilities
 from dsfcnn.tasks.metrics import panoptic_quality
 
@@ -29,7 +29,7 @@ PLAIN = Options(workers=0, tile=128, find_mask=False)  # painted background is b
 def model(monkeypatch, tmp_path):
     """Whatever model is named, the stand-in runs."""
     chosen = {"model": predictor(), "digest": "abc"}
-    monkeypatch.setattr(run, "load", lambda name: chosen["model"])
+    monkeypatch.setattr(run, "load", lambda name, device: chosen["model"])
     monkeypatch.setattr(run, "find_model", lambda name: tmp_path)
     monkeypatch.setattr(run, "model_hash", lambda path: chosen["digest"])
     return chosen

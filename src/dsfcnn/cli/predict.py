@@ -27,6 +27,7 @@ def predict(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace results that are there.")] = False,
     max_pixels: Annotated[int, typer.Option(min=1, help="Refuse larger plain images.")] = 150_000_000,
     backend: Annotated[str, typer.Option(help="auto, dense or spectral G-convolutions.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, or a GPU such as cuda:0.")] = "auto",
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of the network; all processors by default.")] = None,
     tile: Annotated[int | None, typer.Option(min=64, help="Pixels a side that the network sees at once; by memory by default.")] = None,
 ) -> None:
@@ -81,6 +82,7 @@ def _run(chosen: dict) -> int:
             options,
             name=chosen["name"],
             scheduler=chosen["scheduler"],
+            device=chosen["device"],
             resume=chosen["resume"],
             overwrite=chosen["overwrite"],
             tell=bar.tell,

@@ -104,7 +104,6 @@ class Job:
                 "versions": {"dsfcnn": __version__, "python": platform.python_version(), **_versions()},
                 "input": {"name": self.source.name, "width": slide.width, "height": slide.height, "reader": slide.reader},
                 "mpp_source": slide.mpp_source,
-                "device": "cpu",
                 "counts": {
                     **counts,
                     "tiles": len(tiles),
@@ -140,11 +139,13 @@ class Job:
             "mpp": grid.mpp,
             "tile": grid.tile,
             "margin": grid.margin,
+            "border": grid.border,
             "overlap": grid.overlap,
             "factor": grid.factor,
             "mask": mask if not slide.is_image or options.mask else "none",
             "region": options.region,
             "within": None if options.within is None else sha256(options.within),
+            "device": self.predictor.network.device,
             "backend": backend,
             "threads": torch.get_num_threads(),  # the order of sums depends on it
         }

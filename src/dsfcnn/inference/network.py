@@ -5,6 +5,7 @@ to the next multiple, and the result is cut back. A tile whose corner lies on a 
 whole image, which is what lets tiles meet without a seam.
 """
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from dsfcnn.errors import UsageError
 from dsfcnn.inference.tiles import ALIGNMENT
 
 if TYPE_CHECKING:
@@ -22,8 +24,25 @@ _MAPS_AT_ONCE = 4  # full-size maps at the worst moment: a skip, what is up-samp
 _TILES = (256, 1536)  # pixels a side, at least and at most; a tile of 2048 with a margin of 240 took 1.8 GB with eight planes
 
 
+def find_device(wanted: str) -> str:
+    """ "cpu" or "cuda:0", "cuda:1", ...; "auto" is the first GPU that torch can use, or else the processor.
+
+    Raises:
+        UsageError: no such device here.
+    """
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    devices = ["cpu", *(f"cuda:{number}" for number in range(count))]
+    device = {"auto": devices[1 if count else 0], "cuda": "cuda:0"}.get(wanted, wanted)
+    if device not in devices:
+        what = f"has {', '.join(devices)}" if re.fullmatch(r"cpu|cuda:\d+", device) else "knows no such name"
+        raise UsageError(f"--device {wanted}: torch {what} here; give auto or one of {', '.join(devices)}")
+    return device
+
+
 class Network(Protocol):
     """Logits of a batch: float32 (N, C, H, W) -> by head (N, channels, H, W), or (N, classes) under the name "class"."""
+
+    device: str
 
     def logits(self, batch: np.ndarray) -> dict[str, np.ndarray]: ...
 
@@ -32,17 +51,17 @@ class Network(Protocol):
 
 
 class TorchNetwork:
-    """A model in evaluation, without gradients, by whatever backend is chosen (``dsfcnn.set_backend``)."""
+    """A model in evaluation, without gradients, by whatever backend is chosen (``dsfcnn.set_backend``); see ``find_device``."""
 
-    def __init__(self, model: nn.Module):
-        self.model = model.eval()
+    def __init__(self, model: nn.Module, device: str = "cpu"):
+        self.model, self.device = model.eval().to(device), device
 
     def logits(self, batch: np.ndarray) -> dict[str, np.ndarray]:
         with torch.inference_mode():
-            outputs = self.model(torch.from_numpy(batch))
+            outputs = self.model(torch.from_numpy(batch).to(self.device))
             if not isinstance(outputs, dict):
                 outputs = {"class": outputs}
-            return {head: values.numpy() for head, values in outputs.items()}
+            return {head: values.cpu().numpy() for head, values in outputs.items()}
 
     def largest_tile(self, margin: int) -> int:
         return tile_for(self.planes(), margin)
@@ -67,6 +86,8 @@ class TorchNetwork:
 
 class OnnxNetwork:
     """An exported model, run by onnxruntime."""
+
+    device = "cpu"
 
     def __init__(self, path: Path, session: "InferenceSession", planes: int):
         self.path, self.session, self.planes = path, session, planes

@@ -4,19 +4,16 @@ Beside an input's results lies a folder ``.state``: what the run was started wit
 each file whole or not there. It goes away when the results are complete; ``run.json``, written last, says that they are.
 """
 
-import fcntl
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 
-from dsfcnn.errors import FolderInUse, OutputError, UsageError
+from dsfcnn.errors import OutputError, UsageError
 from dsfcnn.files import atomic_write
 from dsfcnn.inference.stitch import TileObjects
 from dsfcnn.inference.tiles import Box, Tile
@@ -143,22 +140,6 @@ def _expect_same(earlier: dict[str, Any], now: dict[str, Any], folder: Path) -> 
                 f"{folder}: begun with {key} {earlier.get(key)!r} but this run has {now.get(key)!r}; "
                 "give the same model and options, another --out, or --overwrite"
             )
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process; a killed one holds nothing."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        stream = (folder / ".lock").open("w")
-    except OSError as error:
-        raise OutputError(f"{folder}: cannot be written ({error.strerror}); give another --out") from error
-    with stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise FolderInUse(f"{folder}: another run is at work there; wait for it, or give another --out") from None
-        yield
 
 
 def sha256(*paths: Path) -> str:
