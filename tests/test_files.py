@@ -74,7 +74,12 @@ def test_a_folder_is_for_one_run_of_one_process(tmp_path):
             pass
         with pytest.raises(FolderInUse), locked(folder):  # the refusal has not let go of it
             pass
-        other = [sys.executable, "-c", "import sys, pathlib, dsfcnn.files as f\nwith f.locked(pathlib.Path(sys.argv[1])): pass", str(folder)]
+        other = [
+            sys.executable,
+            "-c",
+            "import sys, pathlib, dsfcnn.files as f\nwith f.locked(pathlib.Path(sys.argv[1])): pass",
+            str(folder),
+        ]
         assert b"FolderInUse" in subprocess.run(other, capture_output=True).stderr
     with locked(folder):
         pass

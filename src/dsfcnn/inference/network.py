@@ -5,7 +5,6 @@ to the next multiple, and the result is cut back. A tile whose corner lies on a 
 whole image, which is what lets tiles meet without a seam.
 """
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -34,8 +33,8 @@ def find_device(wanted: str) -> str:
     devices = ["cpu", *(f"cuda:{number}" for number in range(count))]
     device = {"auto": devices[1 if count else 0], "cuda": "cuda:0"}.get(wanted, wanted)
     if device not in devices:
-        what = f"has {', '.join(devices)}" if re.fullmatch(r"cpu|cuda:\d+", device) else "knows no such name"
-        raise UsageError(f"--device {wanted}: torch {what} here; give auto or one of {', '.join(devices)}")
+        what = "torch sees no such GPU here" if device.startswith("cuda") else "no such device"
+        raise UsageError(f"--device {wanted}: {what}; give auto, {' or '.join(devices)}")
     return device
 
 

@@ -52,6 +52,8 @@ def predict(
     with locked(out), connect(scheduler, find_model(model), predictor.network.device, backend, options.workers) as cluster:
         jobs = [Job(predictor, source, out, options, digest, cluster) for source in inputs]
         if resume:
+            for left in out.glob(f".{SUMMARY}.*"):  # by a run that was killed
+                left.unlink()
             for job in jobs:
                 with suppress(DataError, MissingInputError):  # files that cannot be read are dealt with when their turn comes
                     job.check(backend)

@@ -14,7 +14,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from dsfcnn.errors import OutputError, UsageError
-from dsfcnn.files import atomic_write
+from dsfcnn.files import atomic_write, remove_unfinished
 from dsfcnn.inference.stitch import TileObjects
 from dsfcnn.inference.tiles import Box, Tile
 from dsfcnn.slides.source import open_file
@@ -36,6 +36,8 @@ class State:
         if earlier is not None and not resume:
             raise OutputError(f"{self.results}: exists already; give another --out, or --resume to go on, or --overwrite")
         self.check(settings)
+        if earlier is not None:
+            remove_unfinished(self.results)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -8,8 +8,8 @@ import torch
 
 import dsfcnn
 from dsfcnn.data import open_dataset
+from dsfcnn.study.judge import Judged, ranked, write_judgement
 from dsfcnn.training.images import Chosen
-from dsfcnn.training.judge import Judged, ranked, write_judgement
 
 
 @pytest.fixture(scope="module")
