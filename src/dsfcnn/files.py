@@ -31,25 +31,33 @@ def claim_outputs(folder: Path, names: list[str], overwrite: bool) -> None:
 
 
 @contextmanager
-def atomic_write(path: Path) -> Iterator[BinaryIO]:
-    """A file that appears under its name when it is complete and on disk, and leaves nothing behind when it is not."""
-    temporary = None
+def telling_full_disk(path: Path) -> Iterator[None]:
+    """A write that fails inside for want of room says so."""
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name[:100]}.", delete=False) as stream:
-            temporary = stream.name
-            yield stream  # type: ignore[misc]
-            stream.flush()
-            os.fsync(stream.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # temporary files are private; this one is the user's
-        os.replace(temporary, path)
-        temporary = None
-        _sync_folder(path.parent)
+        yield
     except OSError as error:
         if error.errno in _FULL:
             raise WriteError(f"{path}: the disk is full; make room and run again") from error
         raise
+
+
+@contextmanager
+def atomic_write(path: Path) -> Iterator[BinaryIO]:
+    """A file that appears under its name when it is complete and on disk, and leaves nothing behind when it is not."""
+    temporary = None
+    try:
+        with telling_full_disk(path):
+            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name[:100]}.", delete=False) as stream:
+                temporary = stream.name
+                yield stream  # type: ignore[misc]
+                stream.flush()
+                os.fsync(stream.fileno())
+            umask = os.umask(0)
+            os.umask(umask)
+            os.chmod(temporary, 0o666 & ~umask)  # temporary files are private; this one is the user's
+            os.replace(temporary, path)
+            temporary = None
+            _sync_folder(path.parent)
     finally:
         if temporary is not None:
             os.unlink(temporary)

@@ -58,6 +58,7 @@ def test_a_run_a_bad_input_and_a_second_run(model, image, tmp_path):
         (("--region", "1,2,3"), 2, "x,y,width,height"),
         (("--resume", "--overwrite"), 2, "one of them"),
         (("--slide-mpp", "0"), 2, "--slide-mpp"),
+        (("--mpp", "nan"), 2, "--mpp"),
     ],
 )
 def test_a_mistake_is_one_line(image, tmp_path, arguments, code, words):

@@ -263,7 +263,10 @@ def test_damage_is_counted_and_much_of_it_refused(model, tmp_path):
     options = Options(workers=0, tile=256, find_mask=False)
     assert run.predict([tmp_path / "s.tif"], "m", tmp_path / "out", options) == {}
     (row,) = table(tmp_path / "out" / "summary.csv")
-    assert int(row["unreadable_tiles"]) >= 1
+    assert (row["state"], row["unreadable_tiles"]) == ("done", "1")
+    overlay = np.asarray(Image.open(tmp_path / "out" / "s" / "overlay.png"))
+    assert set(np.unique(overlay[128:192, 384:448])) == {110, 170}, "the lost tile is chequered"
+    assert overlay[:128].max() < 110
     for number in range(60, 63):
         content[offsets[number] : offsets[number] + counts[number]] = bytes(counts[number])
     (tmp_path / "s.tif").write_bytes(content)

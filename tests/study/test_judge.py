@@ -1,14 +1,19 @@
 """A model folder is scored by its task's measures, with pictures, and turns are judged beside."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import dsfcnn
 from dsfcnn.data import open_dataset
+from dsfcnn.inference.job import Options
+from dsfcnn.inference.run import predict
 from dsfcnn.study.judge import Judged, ranked, write_judgement
+from dsfcnn.tasks.metrics import panoptic_quality
 from dsfcnn.training.images import Chosen
 
 
@@ -49,8 +54,15 @@ def test_an_ordinary_network_does_not_turn(tmp_path):
     assert sorted(order) == [0, 1, 2, 3]
 
 
-def test_predictions_have_the_size_of_the_image(nuclei):
-    judged = Judged(nuclei)
-    sample = open_dataset(None, "test", "synthetic-nuclei")[0]
-    assert judged.predict(sample).shape == sample.image.shape[:2]
-    assert judged.predict(sample).dtype == np.int32
+@pytest.mark.parametrize("mpp", [0.25, 0.4])
+def test_what_is_judged_is_what_predict_finds(nuclei, tmp_path, mpp):
+    """`dsfcnn evaluate`, `dsfcnn.load(...).segment` and `dsfcnn predict` find the same, up to the border of the image."""
+    sample = dataclasses.replace(open_dataset(None, "test", "synthetic-nuclei")[0], mpp=mpp)
+    judged = Judged(nuclei).predict(sample)
+    assert judged.max() > 3
+    assert (judged == dsfcnn.load(nuclei).segment(sample.image, mpp)).all()
+    Image.fromarray(sample.image).save(tmp_path / "a.png")
+    assert predict([tmp_path / "a.png"], nuclei, tmp_path / "out", Options(slide_mpp=mpp, workers=0)) == {}
+    written = np.asarray(Image.open(tmp_path / "out" / "a" / "instances.png")).astype(int)
+    assert ((written > 0) == (judged > 0)).all()
+    assert panoptic_quality(judged, written).pq == 1

@@ -55,6 +55,7 @@ def _run(chosen: dict) -> int:
     from dsfcnn.kernels import set_backend
     from dsfcnn.kernels.memory import keep_memory
     from dsfcnn.slides.resolution import check_mpp
+    from dsfcnn.slides.source import shown
 
     for option in ("slide_mpp", "mpp"):
         if chosen[option] is not None:
@@ -90,10 +91,11 @@ def _run(chosen: dict) -> int:
         )
     for error in failed.values():
         print(f"error: {error}", file=sys.stderr)
-    print(chosen["out"] / SUMMARY)
+    print(shown(chosen["out"] / SUMMARY))
     if not failed:
         return 0
-    return next(iter(failed.values())).exit_code if len(chosen["inputs"]) == 1 and len(failed) == 1 else 65
+    alone = len(chosen["inputs"]) == 1 and not chosen["inputs"][0].is_dir()
+    return next(iter(failed.values())).exit_code if alone else 65
 
 
 class _Signals:

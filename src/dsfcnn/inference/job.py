@@ -18,6 +18,7 @@ import torch
 
 from dsfcnn import __version__
 from dsfcnn.errors import DataError
+from dsfcnn.files import telling_full_disk
 from dsfcnn.inference.decoding import Decoding
 from dsfcnn.inference.inputs import Input
 from dsfcnn.inference.patches import patch_box, patch_grid, tile_classes, write_classes
@@ -243,7 +244,7 @@ class Job:
             done += 1
             progress("objects", done, len(tiles))
 
-        with tempfile.TemporaryFile(dir=self.state.folder) as stream:
+        with telling_full_disk(self.results), tempfile.TemporaryFile(dir=self.state.folder) as stream:
             spool = Spool(stream)
             for instance in measured(self.state, tiles, pixels, area, one_more):
                 spool.add(instance)
