@@ -190,6 +190,24 @@ def test_other_settings_are_refused_by_name(model, tmp_path, refused):
         run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN, resume=True)
 
 
+def test_others_files_are_never_touched(model, tmp_path, refused):
+    """Not even with --overwrite: a folder of the slide's name may be the slide's own (MIRAX)."""
+    for name in ("a", "b"):
+        write_tissue(tmp_path / f"{name}.png", shape=(60, 50))
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "Data0001.dat").write_bytes(b"pixels")
+    inputs = [tmp_path / "a.png", tmp_path / "b.png"]
+    with refused(OutputError, "another --out"):
+        run.predict(inputs, "m", tmp_path, PLAIN)
+    assert not (tmp_path / "a").exists(), "told before any work"
+    with refused(OutputError, "another --out"):
+        run.predict(inputs, "m", tmp_path, PLAIN, overwrite=True)
+    assert [path.name for path in (tmp_path / "b").iterdir()] == ["Data0001.dat"]
+    (tmp_path / "a" / "notes.txt").write_text("mine")
+    run.predict(inputs[:1], "m", tmp_path, PLAIN, overwrite=True)
+    assert (tmp_path / "a" / "notes.txt").read_text() == "mine"
+
+
 def test_a_bad_input_does_not_stop_the_others(model, tmp_path):
     write_tissue(tmp_path / "good.png", shape=(60, 50))
     (tmp_path / "bad.png").write_bytes((tmp_path / "good.png").read_bytes()[:300])

@@ -51,12 +51,14 @@ def predict(
     digest, backend = model_hash(find_model(model)), get_backend()
     with locked(out), connect(scheduler, find_model(model), predictor.network.device, backend, options.workers) as cluster:
         jobs = [Job(predictor, source, out, options, digest, cluster) for source in inputs]
-        if resume:
-            for left in out.glob(f".{SUMMARY}.*"):  # by a run that was killed
-                left.unlink()
-            for job in jobs:
+        for left in out.glob(f".{SUMMARY}.*"):  # by a run that was killed
+            left.unlink()
+        for job in jobs:
+            if resume:
                 with suppress(DataError, MissingInputError):  # files that cannot be read are dealt with when their turn comes
                     job.check(backend)
+            elif not overwrite:
+                job.state.expect_new()
         failed: dict[str, DsfcnnError] = {}
         rows: list[dict[str, Any]] = []
         for job in jobs:

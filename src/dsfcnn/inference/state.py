@@ -20,6 +20,7 @@ from dsfcnn.inference.tiles import Box, Tile
 from dsfcnn.slides.source import open_file
 
 _FOLDER, _SETTINGS, RECORD = ".state", "settings.json", "run.json"
+_RESULTS = ("*.geojson", "*.geojson.gz", "instances.*", "measurements.csv", "overlay.png", "probability*.tif", "tissue_mask.png", RECORD)
 
 
 class State:
@@ -30,11 +31,11 @@ class State:
 
     def begin(self, settings: dict[str, Any], resume: bool, overwrite: bool) -> bool:
         """Make the folder, or see that what is there was begun with the same settings; True when the results are complete already."""
-        if overwrite and not resume and self.results.exists():
+        if overwrite and not resume:
             self._clear()
+        if not resume:
+            self.expect_new()
         earlier = self._earlier()
-        if earlier is not None and not resume:
-            raise OutputError(f"{self.results}: exists already; give another --out, or --resume to go on, or --overwrite")
         self.check(settings)
         if earlier is not None:
             remove_unfinished(self.results)
@@ -46,6 +47,11 @@ class State:
             with atomic_write(self.folder / _SETTINGS) as stream:
                 stream.write(_text(settings))
         return (self.results / RECORD).exists()
+
+    def expect_new(self) -> None:
+        """Refuse to write over what is there."""
+        if self._earlier() is not None:
+            raise OutputError(f"{self.results}: exists already; give another --out, or --resume to go on, or --overwrite")
 
     def check(self, settings: dict[str, Any]) -> None:
         """Refuse to go on with what was begun with other settings."""
@@ -63,13 +69,17 @@ class State:
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise OutputError(f"{path}: not the record of a run; give another --out, or --overwrite") from error
         if self.results.exists() and any(path.name != _FOLDER for path in self.results.iterdir()):
-            raise OutputError(f"{self.results}: holds other files; give another --out, or --overwrite")
+            raise OutputError(f"{self.results}: holds other files; give another --out")
         return None
 
     def _clear(self) -> None:
-        for path in self.results.iterdir():
-            if path.name == _FOLDER or path.is_file() or path.is_symlink():
-                shutil.rmtree(path) if path.name == _FOLDER else path.unlink()
+        """Remove what a run has written, its record last; a folder without the trace of a run is left alone, and so are others' files."""
+        if not self.folder.exists() and not (self.results / RECORD).exists():
+            return
+        for pattern in _RESULTS:
+            for path in self.results.glob(pattern):
+                path.unlink()
+        self.discard()
 
     def finish(self, record: dict[str, Any]) -> None:
         """The results are complete."""
