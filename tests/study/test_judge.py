@@ -54,15 +54,29 @@ def test_an_ordinary_network_does_not_turn(tmp_path):
     assert sorted(order) == [0, 1, 2, 3]
 
 
+@pytest.fixture
+def finds_objects(tmp_path, as_trained):
+    """Random weights, with the last biases such that half of a picture is nucleus and a third of it marker."""
+    model = as_trained(dsfcnn.create("steerable-nuclei", group="C4", width=0.1)).eval()
+    image = torch.from_numpy(open_dataset(None, "test", "synthetic-nuclei")[0].image).permute(2, 0, 1)[None].float() / 255
+    with torch.no_grad():
+        found = model(image[..., ::2, ::2])
+        (background, nucleus), (marker, contour, rest) = found["object"][0], found["marker"][0]
+        model.heads["object"][-1].bias[1] -= (nucleus - background).median()
+        model.heads["marker"][-1].bias[0] -= (marker - torch.maximum(contour, rest)).quantile(0.67)
+    dsfcnn.save_model(model, tmp_path / "model", mpp=0.5, decode={"marker_threshold": 0.3})
+    return tmp_path / "model"
+
+
 @pytest.mark.parametrize("mpp", [0.25, 0.4])
-def test_what_is_judged_is_what_predict_finds(nuclei, tmp_path, mpp):
+def test_what_is_judged_is_what_predict_finds(finds_objects, tmp_path, mpp):
     """`dsfcnn evaluate`, `dsfcnn.load(...).segment` and `dsfcnn predict` find the same, up to the border of the image."""
     sample = dataclasses.replace(open_dataset(None, "test", "synthetic-nuclei")[0], mpp=mpp)
-    judged = Judged(nuclei).predict(sample)
+    judged = Judged(finds_objects).predict(sample)
     assert judged.max() > 3
-    assert (judged == dsfcnn.load(nuclei).segment(sample.image, mpp)).all()
+    assert (judged == dsfcnn.load(finds_objects).segment(sample.image, mpp)).all()
     Image.fromarray(sample.image).save(tmp_path / "a.png")
-    assert predict([tmp_path / "a.png"], nuclei, tmp_path / "out", Options(slide_mpp=mpp, workers=0)) == {}
+    assert predict([tmp_path / "a.png"], finds_objects, tmp_path / "out", Options(slide_mpp=mpp, workers=0)) == {}
     written = np.asarray(Image.open(tmp_path / "out" / "a" / "instances.png")).astype(int)
     assert ((written > 0) == (judged > 0)).all()
     assert panoptic_quality(judged, written).pq == 1

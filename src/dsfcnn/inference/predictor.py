@@ -30,6 +30,7 @@ OVERLAPS = {"nuclei": 24.0, "glands": 64.0}  # um around a tile where objects ar
 # Network pixels of mirrored tissue around a picture, so that its edge is not the edge of what the network sees. The authors' tiling mirrors
 # 72 (a window of 256 of which 112 are kept).
 BORDER = 64
+_MOST_DECODED = 2560  # decode pixels a side of a tile: a worker then takes about 400 MB
 _FINEST = 8  # decode pixels per network pixel at most; finer than that outlines are only smoother, not truer
 
 
@@ -94,15 +95,18 @@ class Predictor:
         mpp = self.mpp if mpp is None else mpp
         # Beyond the task's own resolution only a picture is decoded finer, to be outlined on its own pixels; a slide's objects need not be.
         finest = min(slide.mpp, self.task.mpp) if slide.is_image else self.task.mpp
+        decode_mpp = max(finest, mpp / _FINEST)
+        if tile is None:
+            tile = min(self.network.largest_tile(self.margin), int(_MOST_DECODED * decode_mpp / mpp) // ALIGNMENT * ALIGNMENT)
         return make_grid(
             slide.width,
             slide.height,
             slide.mpp,
             mpp,
-            tile=self.network.largest_tile(self.margin) if tile is None else tile,
+            tile=tile,
             margin=self.margin,
             overlap_um=OVERLAPS.get(self.task.name, 0.0),
-            decode_mpp=max(finest, mpp / _FINEST),
+            decode_mpp=decode_mpp,
             border=BORDER,
         )
 

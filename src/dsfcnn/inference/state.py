@@ -31,12 +31,12 @@ class State:
 
     def begin(self, settings: dict[str, Any], resume: bool, overwrite: bool) -> bool:
         """Make the folder, or see that what is there was begun with the same settings; True when the results are complete already."""
-        if overwrite and not resume:
-            self._clear()
-        if not resume:
-            self.expect_new()
-        earlier = self._earlier()
-        self.check(settings)
+        earlier = None
+        if not (overwrite and not resume and self._clear()):
+            if not resume:
+                self.expect_new()
+            earlier = self._earlier()
+            self.check(settings)
         if earlier is not None:
             remove_unfinished(self.results)
         try:
@@ -72,14 +72,15 @@ class State:
             raise OutputError(f"{self.results}: holds other files; give another --out")
         return None
 
-    def _clear(self) -> None:
-        """Remove what a run has written, its record last; a folder without the trace of a run is left alone, and so are others' files."""
+    def _clear(self) -> bool:
+        """Remove what a run has written, its record last; others' files stay. A folder without the trace of a run is left alone: False."""
         if not self.folder.exists() and not (self.results / RECORD).exists():
-            return
+            return False
         for pattern in _RESULTS:
             for path in self.results.glob(pattern):
                 path.unlink()
         self.discard()
+        return True
 
     def finish(self, record: dict[str, Any]) -> None:
         """The results are complete."""
