@@ -1,10 +1,14 @@
 """Prediction from file to files: seconds per megapixel, what of it is not the network, and the authors' way beside it in the same run.
 
-    python benchmarks/predict.py [--tile N] [--rounds 3] [--threads 2] [--only dsf-nuclei small]
+    python benchmarks/predict.py [--tile N] [--margin 192] [--rounds 3] [--threads 2] [--only dsf-nuclei small]
 
 A drawn slide of 3 x 3 tiles is predicted in its central tile alone, which has neighbours on all sides as nearly every tile of a large slide
-has; reading, network, decoding and all files are in the time, one after the other. Random weights find nothing, so the
-network's answer is replaced by a perfect one for the drawn nuclei; its own time counts. In turns with it are timed, for dsf-nuclei:
+has; reading, network, decoding and all files (of the whole slide) are in the time, one after the other. Random weights find nothing, so the
+network's answer is replaced by a perfect one for the drawn nuclei; its own time counts. In turns with it are timed
+
+- outside the network: all 9 tiles with perfect answers at no cost;
+
+and for dsf-nuclei:
 
 - dense: the network in ordinary convolutions (``dsfcnn.fold``) on the tile without any margin, the least that it could cost;
 - dense, our tiles: the same on the tile with its margin;
@@ -32,9 +36,10 @@ from dsfcnn.inference.inputs import Input
 from dsfcnn.inference.job import Job, Options
 from dsfcnn.inference.network import TorchNetwork
 from dsfcnn.inference.predictor import MARGIN, Predictor
-from dsfcnn.inference.tiles import Box
+from dsfcnn.inference.tiles import Box, Tile
 from dsfcnn.kernels import set_backend
 from dsfcnn.kernels.memory import keep_memory
+from dsfcnn.slides import open_slide
 
 WINDOW, KEPT, BATCH = 256, 112, 12  # of the authors' code
 # name, group, width, microns per pixel
@@ -42,18 +47,20 @@ MODELS = {"dsf-nuclei": ("C8", 1.0, 0.25), "small": ("C4", 0.25, 0.5)}
 
 
 class Perfect:
-    """A network that takes its time, and whose answers are then exchanged for those of the drawn nuclei."""
+    """A network that takes its time (or not, if ``idle``), and whose answers are then exchanged for those of the drawn nuclei."""
 
     device = "cpu"
 
     def __init__(self, network: TorchNetwork):
-        self.network, self.seconds, self.answer = network, 0.0, {}
+        self.network, self.idle, self.seconds = network, False, 0.0
+        self.answers: list[dict[str, np.ndarray]] = []  # what comes next last
 
     def logits(self, batch: np.ndarray) -> dict[str, np.ndarray]:
         began = time.perf_counter()
-        self.network.logits(batch)
+        if not self.idle:
+            self.network.logits(batch)
         self.seconds += time.perf_counter() - began
-        return self.answer
+        return self.answers.pop()
 
     def largest_tile(self, margin: int) -> int:
         return self.network.largest_tile(margin)
@@ -73,35 +80,49 @@ def perfect_logits(scene: SlideScene, seen: Box, scale: float, mpp: float) -> di
 
 
 class Prediction:
-    """One run of ``dsfcnn predict`` in this process, on the central tile of a slide."""
+    """Runs of ``dsfcnn predict`` in this process, on a slide of 3 x 3 tiles."""
 
-    def __init__(self, name: str, tile: int | None, folder: Path):
+    def __init__(self, name: str, tile: int | None, margin: int, folder: Path):
         group, width, mpp = MODELS[name]
         self.model = dsfcnn.create("dsf-nuclei", group=group, width=width)
         self.network = Perfect(TorchNetwork(self.model))
-        self.predictor = Predictor(self.network, {"task": "nuclei", "mpp": mpp, "tile_margin": MARGIN})
-        self.tile = tile or self.network.largest_tile(MARGIN)
-        scene = SlideScene(*(3 * self.tile * round(mpp / 0.25),) * 2, tissue=1, seed=1)
+        self.predictor = Predictor(self.network, {"task": "nuclei", "mpp": mpp, "tile_margin": margin})
+        self.tile = tile or self.network.largest_tile(margin)
+        self.scene = SlideScene(*(3 * self.tile * round(mpp / 0.25),) * 2, tissue=1, seed=1)
         self.slide, self.folder = folder / f"{name}.tif", folder
-        write_slide(self.slide, scene)
-        scale = mpp / scene.mpp
-        core = Box(self.tile, self.tile, 2 * self.tile, 2 * self.tile)
-        self.seen = core.grown(MARGIN)
-        self.network.answer = perfect_logits(scene, self.seen, scale, mpp)
-        x, y, side = (place * scale for place in (core.left, core.top, self.tile))
-        self.options = Options(workers=0, tile=self.tile, find_mask=False, region=f"{x + 1},{y + 1},{side - 2},{side - 2}")
-        self.megapixels = self.tile**2 / 1e6
+        write_slide(self.slide, self.scene)
+        with open_slide(self.slide) as slide:
+            self.grid = self.predictor.grid(slide, tile=self.tile)
+        self.answers = {place: perfect_logits(self.scene, self.grid.seen(place), self.grid.scale, mpp) for place in self.grid.tiles()}
         self.objects = 0
 
-    def run(self) -> tuple[float, float]:
-        """Seconds per megapixel: all, and of the network."""
-        job = Job(self.predictor, Input(self.slide, self.slide.stem), self.folder / "out", self.options, "perfect")
-        self.network.seconds, began = 0.0, time.perf_counter()
+    def _run(self, places: list[Tile], region: str | None) -> float:
+        """Seconds per megapixel of these tiles."""
+        options = Options(workers=0, tile=self.tile, find_mask=False, region=region)
+        job = Job(self.predictor, Input(self.slide, self.slide.stem), self.folder / "out", options, "perfect")
+        self.network.answers, self.network.seconds = [self.answers[place] for place in reversed(places)], 0.0
+        began = time.perf_counter()
         record = job.run(False, True, lambda line: None, lambda what, done, total: None, "auto")
         seconds = time.perf_counter() - began
-        assert record["counts"]["tiles"] == 1
+        assert record["counts"]["tiles"] == len(places)
         self.objects = record["counts"]["objects"]
-        return seconds / self.megapixels, self.network.seconds / self.megapixels
+        return seconds / self.megapixels / len(places)
+
+    @property
+    def megapixels(self) -> float:
+        """Of a tile."""
+        return self.tile**2 / 1e6
+
+    def one_tile(self) -> tuple[float, float]:
+        """All, and of it the network."""
+        place, self.network.idle = Tile(1, 1), False
+        x, y, width, height = self.grid.level0(self.grid.core(place))
+        seconds = self._run([place], f"{x + 1},{y + 1},{width - 2},{height - 2}")
+        return seconds, self.network.seconds / self.megapixels
+
+    def outside(self) -> float:
+        self.network.idle = True
+        return self._run(list(self.grid.tiles()), None)
 
 
 def timed(network: torch.nn.Module, shape: tuple[int, int, int], megapixels: float) -> Callable[[], float]:
@@ -125,6 +146,7 @@ def said(values: list[float]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tile", type=int, help="Pixels a side; by default what dsfcnn predict takes.")
+    parser.add_argument("--margin", type=int, default=MARGIN, help="Pixels; by default what a model has whose own was not measured.")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--only", nargs="+", choices=MODELS, default=list(MODELS))
@@ -135,25 +157,24 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name in options.only:
             torch.manual_seed(0)
-            compare(name, Prediction(name, options.tile, Path(folder)), options.rounds)
+            compare(name, Prediction(name, options.tile, options.margin, Path(folder)), options.rounds)
 
 
 def compare(name: str, ours: Prediction, rounds: int) -> None:
     group, width, mpp = MODELS[name]
-    print(f"{name} ({group}, width {width}, {mpp} um/px), tile {ours.tile}, margin {MARGIN}", flush=True)
+    print(f"{name} ({group}, width {width}, {mpp} um/px), tile {ours.tile}, margin {ours.grid.margin}", flush=True)
     others: dict[str, Callable[[], float]] = {}
     if name == "dsf-nuclei":
-        plain, side = dsfcnn.fold(ours.model), ours.seen.width
+        plain, side = dsfcnn.fold(ours.model), ours.tile + 2 * ours.grid.margin
         others = {
             "dense": timed(plain, (1, ours.tile, ours.tile), ours.megapixels),
             "dense, our tiles": timed(plain, (1, side, side), ours.megapixels),
             "the authors'": timed(plain, (BATCH, WINDOW, WINDOW), BATCH * KEPT**2 / 1e6),
         }
     times: dict[str, list[float]] = {"ours, from file to files": [], "of it the network": [], "outside the network": []}
-    ours.run()  # the first one fills caches
+    ours.outside()  # the first one fills caches
     for _ in range(rounds):
-        whole, network = ours.run()
-        for key, value in zip(times, (whole, network, whole - network)):
+        for key, value in zip(times, (*ours.one_tile(), ours.outside())):
             times[key].append(value)
         for key, run in others.items():
             times.setdefault(key, []).append(run())

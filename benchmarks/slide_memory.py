@@ -3,7 +3,7 @@
     python benchmarks/slide_memory.py [--model FOLDER] [--size 50000] [--tissue 0.02 0.1] [--plan 100000] [--folder KEEP]
 
 Slides are drawn tile by tile; without --model a small network learns drawn nuclei first, in a few minutes (configs/demo.yaml). While the
-command runs, the memory of its whole tree of processes is looked at several times a second: PSS counts a page that several processes
+command runs, the memory of its whole tree of processes is looked at twice a second: PSS counts a page that several processes
 share once, RSS counts it in each; the sum of each process's own largest RSS is an upper bound that no sampling can miss. Exits with 1
 if PSS reaches 2 GB.
 """
@@ -22,7 +22,7 @@ from dsfcnn.data.synthetic.slide import SlideScene, write_slide
 LIMIT = 2000  # MB
 _PERIOD = 4096  # drawn tissue repeats after so many pixels, which makes a slide of gigapixels quick to draw
 _SEED = 2  # of 50,000 x 50,000 pixels, 1.7 and 3.3 % are tissue with the default amounts
-_PAUSE = 0.1  # seconds between two looks at memory
+_PAUSE = 0.5  # seconds between two looks at memory, each of which takes some 20 ms of a processor
 
 
 def tree(root: int) -> list[int]:
