@@ -7,7 +7,7 @@ PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint const
 .PHONY: test demo lint types clean
 
 # One stamp per set of extras; installed again when what it is made from changes.
-$(VENV)/.base: pyproject.toml constraints.txt setup.py src/dsfcnn/kernels/gconv.c src/dsfcnn/kernels/bank.py
+$(VENV)/.base: pyproject.toml constraints.txt setup.py src/dsfcnn/kernels/bank.py $(wildcard src/dsfcnn/kernels/*.[ch])
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) --editable .
 	touch $@
@@ -26,10 +26,15 @@ lint: $(VENV)/.test
 types: $(VENV)/.test
 	$(BIN)/mypy
 
-# Pictures of the basis and of a layer's filters, and how exactly a small network turns with its input.
-demo: $(VENV)/.base
-	$(BIN)/dsfcnn filters --out demo --overwrite
+$(VENV)/.wsi: $(VENV)/.base
+	$(PIP) --editable '.[wsi]'
+	touch $@
+
+# Pictures of the basis and of a layer's filters, how exactly a small network turns with its input, and nuclei on a real slide.
+demo: $(VENV)/.wsi
+	$(BIN)/dsfcnn filters --out demo/filters --overwrite
 	$(BIN)/python benchmarks/equivariance.py --seeds 3
+	$(BIN)/python examples/demo.py --out demo
 
 clean:
 	rm -rf $(VENV) build demo src/*.egg-info

@@ -1,11 +1,14 @@
 """A file is whole under its name or not there at all."""
 
 import os
+import signal
+import subprocess
+import sys
 
 import pytest
 
-from dsfcnn.errors import OutputError, WriteError
-from dsfcnn.files import atomic_write, claim_outputs
+from dsfcnn.errors import FolderInUse, OutputError, WriteError
+from dsfcnn.files import atomic_write, claim_outputs, locked
 
 
 def test_a_complete_write_appears(tmp_path):
@@ -50,3 +53,49 @@ def test_outputs_are_claimed_before_work(tmp_path):
     claim_outputs(tmp_path / "new", ["a.png"], overwrite=True)
     with pytest.raises(OutputError, match="cannot make"):
         claim_outputs(tmp_path / "new" / "a.png" / "b", [], overwrite=False)
+
+
+HOLD = """
+import os, sys, time
+from pathlib import Path
+from dsfcnn.files import locked
+with locked(Path(sys.argv[1])):
+    worker = os.fork()  # outlives its parent
+    if worker:
+        print(worker, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_folder_is_for_one_run_of_one_process(tmp_path):
+    folder = tmp_path / "new"
+    with locked(folder):
+        with pytest.raises(FolderInUse, match="another run"), locked(tmp_path / "x" / ".." / "new"):
+            pass
+        with pytest.raises(FolderInUse), locked(folder):  # the refusal has not let go of it
+            pass
+        other = [
+            sys.executable,
+            "-c",
+            "import sys, pathlib, dsfcnn.files as f\nwith f.locked(pathlib.Path(sys.argv[1])): pass",
+            str(folder),
+        ]
+        assert b"FolderInUse" in subprocess.run(other, capture_output=True).stderr
+    with locked(folder):
+        pass
+    with pytest.raises(OutputError, match="--out"), locked(folder / ".lock"):
+        pass
+
+
+def test_a_killed_run_holds_no_folder_though_its_worker_lives_on(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE)
+    worker = int(process.stdout.readline())
+    with pytest.raises(FolderInUse), locked(tmp_path):
+        pass
+    process.kill()
+    process.wait()
+    try:
+        with locked(tmp_path):
+            os.kill(worker, 0)
+    finally:
+        os.kill(worker, signal.SIGKILL)

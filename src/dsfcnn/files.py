@@ -1,6 +1,7 @@
 """Files that are whole or not there, and folders that are not overwritten by accident."""
 
 import errno
+import fcntl
 import os
 import re
 import tempfile
@@ -9,10 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from dsfcnn.errors import OutputError, WriteError
+from dsfcnn.errors import FolderInUse, OutputError, WriteError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _RANDOM = 8  # characters that tempfile puts at the end of a name
+_held: set[tuple[int, Path]] = set()  # by which process, and which file
 
 
 def claim_outputs(folder: Path, names: list[str], overwrite: bool) -> None:
@@ -29,28 +31,67 @@ def claim_outputs(folder: Path, names: list[str], overwrite: bool) -> None:
 
 
 @contextmanager
-def atomic_write(path: Path) -> Iterator[BinaryIO]:
-    """A file that appears under its name when it is complete and on disk, and leaves nothing behind when it is not."""
-    temporary = None
+def telling_full_disk(path: Path) -> Iterator[None]:
+    """A write that fails inside for want of room says so."""
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name[:100]}.", delete=False) as stream:
-            temporary = stream.name
-            yield stream  # type: ignore[misc]
-            stream.flush()
-            os.fsync(stream.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # temporary files are private; this one is the user's
-        os.replace(temporary, path)
-        temporary = None
-        _sync_folder(path.parent)
+        yield
     except OSError as error:
         if error.errno in _FULL:
             raise WriteError(f"{path}: the disk is full; make room and run again") from error
         raise
+
+
+@contextmanager
+def atomic_write(path: Path) -> Iterator[BinaryIO]:
+    """A file that appears under its name when it is complete and on disk, and leaves nothing behind when it is not."""
+    temporary = None
+    try:
+        with telling_full_disk(path):
+            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name[:100]}.", delete=False) as stream:
+                temporary = stream.name
+                yield stream  # type: ignore[misc]
+                stream.flush()
+                os.fsync(stream.fileno())
+            umask = os.umask(0)
+            os.umask(umask)
+            os.chmod(temporary, 0o666 & ~umask)  # temporary files are private; this one is the user's
+            os.replace(temporary, path)
+            temporary = None
+            _sync_folder(path.parent)
     finally:
         if temporary is not None:
             os.unlink(temporary)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """One run in a folder at a time; made if it is not there. The lock goes with the process, however that ends.
+
+    It is of the kind (fcntl) that forked workers do not inherit: with flock's, one that outlives a killed run by seconds would keep the
+    folder. That kind knows processes only, and lets go when any descriptor of the file is closed; so a second run in the same
+    process is kept out by name, before it opens the file.
+    """
+    in_use = FolderInUse(f"{folder}: another run is at work there; wait for it, or give another --out")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        mine = os.getpid(), folder.resolve() / ".lock"
+        if mine in _held:
+            raise in_use
+        stream = mine[1].open("w")
+    except FolderInUse:
+        raise
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be written ({error.strerror}); give another --out") from error
+    with stream:
+        try:
+            fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise in_use from None
+        _held.add(mine)
+        try:
+            yield
+        finally:
+            _held.discard(mine)
 
 
 def make_folder(folder: Path) -> None:

@@ -1,10 +1,12 @@
 """``dsfcnn predict`` and ``dsfcnn export`` as a user meets them: exit codes, one line for a mistake, and going on after a kill."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -58,6 +60,7 @@ def test_a_run_a_bad_input_and_a_second_run(model, image, tmp_path):
         (("--region", "1,2,3"), 2, "x,y,width,height"),
         (("--resume", "--overwrite"), 2, "one of them"),
         (("--slide-mpp", "0"), 2, "--slide-mpp"),
+        (("--mpp", "nan"), 2, "--mpp"),
     ],
 )
 def test_a_mistake_is_one_line(image, tmp_path, arguments, code, words):
@@ -65,6 +68,54 @@ def test_a_mistake_is_one_line(image, tmp_path, arguments, code, words):
     assert (done.returncode, done.stderr.count("\n")) == (code, 1), done.stderr
     assert words in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_odd_names_in_a_plain_environment(model, tmp_path):
+    """Spaces, quotes, line breaks, dashes, bytes that are no text, long ones; no HOME, no locale."""
+    names = [b"a b", b"quote'\"", b"line\nbreak", b"-dash", b"caf\xe9", "\u00e4\u6f22".encode(), b"x" * 200, b"a.b.c"]
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name in names:
+        with open(os.fsencode(folder) + b"/" + name + b".png", "wb") as stream:
+            Image.new("RGB", (20, 20), "white").save(stream, "PNG")
+    arguments = command("predict", folder, "--model", model, "--out", tmp_path / "out \n", "--workers", 0)
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.environ.get("PYTHONPATH", ""), "LC_ALL": "C"}
+    done = subprocess.run(arguments, capture_output=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
+    found = set(os.listdir(os.fsencode(tmp_path / "out \n"))) - {b".lock", b"summary.csv"}
+    assert found == set(names)
+    assert done.stdout.count(b"\n") == 1
+    assert b"Traceback" not in done.stderr
+
+
+def test_links_pipes_and_folders(model, image, tmp_path):
+    """Told at once, without waiting for a pipe; in a folder, the rest is done."""
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "loop.png").symlink_to(tmp_path / "loop.png")
+    (tmp_path / "gone.png").symlink_to(tmp_path / "nowhere.png")
+    (tmp_path / "empty").mkdir()
+    for name in ("pipe.png", "loop.png", "gone.png", "empty"):
+        done = run("predict", tmp_path / name, "--model", model, "--out", tmp_path / "out", "--workers", 0)
+        assert (done.returncode, done.stderr.count("error: ")) == (66, 1), done.stderr
+    done = run("predict", tmp_path, "--model", model, "--out", tmp_path.parent / f"{tmp_path.name}-out", "--workers", 0)
+    assert (done.returncode, done.stderr.count("error: ")) == (65, 3), done.stderr
+
+
+def test_a_full_disk_can_be_mended(model, image, tmp_path):
+    options = ("predict", image, "--model", model, "--tile", 128, "--threads", 1, "--workers", 1)
+    assert run(*options, "--out", tmp_path / "whole").returncode == 0
+    largest = max(path.stat().st_size for path in (tmp_path / "whole" / "a").iterdir())
+    for most in (3_000, largest - 1):  # bytes: not even a tile; all but the largest of the results
+        limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (most, most))
+        more = ["--resume"] if (tmp_path / "out").exists() else []
+        done = subprocess.run(
+            command(*options, "--out", tmp_path / "out", *more), capture_output=True, text=True, timeout=300, preexec_fn=limit
+        )
+        assert (done.returncode, done.stderr.count("error: ")) == (74, 1), done.stderr
+        assert "the disk is full" in done.stderr
+        assert not [path for path in (tmp_path / "out").rglob(".*") if path.name not in (".lock", ".state")]
+    assert run(*options, "--out", tmp_path / "out", "--resume").returncode == 0
+    assert results(tmp_path / "out") == results(tmp_path / "whole")
 
 
 def wait_for_tiles(folder, process, count):

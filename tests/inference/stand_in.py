@@ -14,6 +14,8 @@ REACH = 3
 
 
 class StandIn:
+    device = "cpu"
+
     def __init__(self, task="nuclei"):
         self.task = tasks.get(task)
         self.calls = []

@@ -1,5 +1,6 @@
 """Classes of patches on a slide: every cell is judged by the patch around it, once."""
 
+import csv
 import json
 
 import numpy as np
@@ -15,6 +16,8 @@ from dsfcnn.inference.predictor import Predictor
 
 class RedIsTumour:
     """Logits from the central 32 x 32 pixels alone: the redder, the more tumour."""
+
+    device = "cpu"
 
     def __init__(self):
         self.patches = 0
@@ -32,7 +35,7 @@ class RedIsTumour:
 @pytest.fixture
 def network(monkeypatch, tmp_path):
     network = RedIsTumour()
-    monkeypatch.setattr(run, "load", lambda name: Predictor(network, {"task": "tumour"}))
+    monkeypatch.setattr(run, "load", lambda name, device: Predictor(network, {"task": "tumour"}))
     monkeypatch.setattr(run, "find_model", lambda name: tmp_path)
     monkeypatch.setattr(run, "model_hash", lambda path: "abc")
     return network
@@ -53,14 +56,22 @@ def test_cells_get_their_own_class(network, tmp_path):
     folder = tmp_path / "out" / "a"
     heat = tifffile.imread(folder / "probability.tif")
     assert heat.shape == red.shape
-    inner = (slice(0, -1), slice(0, -1))  # white beyond the image is red too
-    assert ((heat > 127) == red)[inner].all()
+    assert ((heat > 127) == red).all()
     assert network.patches == red.size
     features = list(read_geojson(folder / "tumour.geojson"))
     assert len(features) == red.size
     assert {feature["properties"]["objectType"] for feature in features} == {"tile"}
     names = [feature["properties"]["classification"]["name"] for feature in features]
-    assert (np.array(names).reshape(red.shape) == np.where(red, "Tumour", "Normal"))[inner].all()
+    assert (np.array(names).reshape(red.shape) == np.where(red, "Tumour", "Normal")).all()
+    with (folder / "measurements.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [(row["object"], row["id"], row["class"]) for row in rows] == [
+        (str(number), feature["id"], name) for number, (feature, name) in enumerate(zip(features, names), 1)
+    ]
+    chances = np.array([[float(row["Probability Normal"]), float(row["Probability Tumour"])] for row in rows])
+    np.testing.assert_allclose(chances.sum(1), 1, atol=2e-4)
+    np.testing.assert_allclose(chances[:, 1].reshape(red.shape) * 255, heat, atol=0.6)
+    assert (rows[0]["x"], rows[0]["y"]) == ("16", "16")
     assert np.asarray(Image.open(folder / "overlay.png")).shape == image.shape
     record = json.loads((folder / "run.json").read_bytes())
     assert (record["counts"]["objects"], record["counts"]["tiles"]) == (red.size, 2)
@@ -82,7 +93,7 @@ def test_a_slide_of_another_resolution(network, tmp_path):
     tifffile.imwrite(tmp_path / "s.tif", fine, tile=(128, 128), photometric="rgb", **options)
     run.predict([tmp_path / "s.tif"], "m", tmp_path / "out", Options(workers=0, find_mask=False))
     heat = tifffile.imread(tmp_path / "out" / "s" / "probability.tif")
-    assert ((heat > 127) == red)[:-1, :-1].all()
+    assert ((heat > 127) == red).all()
     first = next(iter(read_geojson(tmp_path / "out" / "s" / "tumour.geojson.gz")))
     corners = np.array(first["geometry"]["coordinates"][0])
     np.testing.assert_allclose(corners.max(0), 64, rtol=1e-3)

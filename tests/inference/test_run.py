@@ -13,10 +13,10 @@ from dsfcnn.data.synthetic.fields import Window
 from dsfcnn.data.synthetic.glands import draw_glands
 from dsfcnn.data.synthetic.nuclei import draw_nuclei
 from dsfcnn.errors import DataError, FolderInUse, MissingInputError, OutputError, UsageError
+from dsfcnn.files import locked
 from dsfcnn.inference import run
 from dsfcnn.inference.geojson import rasterise, read_geojson
 from dsfcnn.inference.job import Options
-from dsfcnn.inference.state import locked
 from dsfcnn.inference.stitch import tile_probabilities
 from dsfcnn.tasks.metrics import panoptic_quality
 
@@ -29,7 +29,7 @@ PLAIN = Options(workers=0, tile=128, find_mask=False)  # painted background is b
 def model(monkeypatch, tmp_path):
     """Whatever model is named, the stand-in runs."""
     chosen = {"model": predictor(), "digest": "abc"}
-    monkeypatch.setattr(run, "load", lambda name: chosen["model"])
+    monkeypatch.setattr(run, "load", lambda name, device: chosen["model"])
     monkeypatch.setattr(run, "find_model", lambda name: tmp_path)
     monkeypatch.setattr(run, "model_hash", lambda path: chosen["digest"])
     return chosen
@@ -190,6 +190,24 @@ def test_other_settings_are_refused_by_name(model, tmp_path, refused):
         run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN, resume=True)
 
 
+def test_others_files_are_never_touched(model, tmp_path, refused):
+    """Not even with --overwrite: a folder of the slide's name may be the slide's own (MIRAX)."""
+    for name in ("a", "b"):
+        write_tissue(tmp_path / f"{name}.png", shape=(60, 50))
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "Data0001.dat").write_bytes(b"pixels")
+    inputs = [tmp_path / "a.png", tmp_path / "b.png"]
+    with refused(OutputError, "another --out"):
+        run.predict(inputs, "m", tmp_path, PLAIN)
+    assert not (tmp_path / "a").exists(), "told before any work"
+    with refused(OutputError, "another --out"):
+        run.predict(inputs, "m", tmp_path, PLAIN, overwrite=True)
+    assert [path.name for path in (tmp_path / "b").iterdir()] == ["Data0001.dat"]
+    (tmp_path / "a" / "notes.txt").write_text("mine")
+    run.predict(inputs[:1], "m", tmp_path, PLAIN, overwrite=True)
+    assert (tmp_path / "a" / "notes.txt").read_text() == "mine"
+
+
 def test_a_bad_input_does_not_stop_the_others(model, tmp_path):
     write_tissue(tmp_path / "good.png", shape=(60, 50))
     (tmp_path / "bad.png").write_bytes((tmp_path / "good.png").read_bytes()[:300])
@@ -263,7 +281,10 @@ def test_damage_is_counted_and_much_of_it_refused(model, tmp_path):
     options = Options(workers=0, tile=256, find_mask=False)
     assert run.predict([tmp_path / "s.tif"], "m", tmp_path / "out", options) == {}
     (row,) = table(tmp_path / "out" / "summary.csv")
-    assert int(row["unreadable_tiles"]) >= 1
+    assert (row["state"], row["unreadable_tiles"]) == ("done", "1")
+    overlay = np.asarray(Image.open(tmp_path / "out" / "s" / "overlay.png"))
+    assert set(np.unique(overlay[128:192, 384:448])) == {110, 170}, "the lost tile is chequered"
+    assert overlay[:128].max() < 110
     for number in range(60, 63):
         content[offsets[number] : offsets[number] + counts[number]] = bytes(counts[number])
     (tmp_path / "s.tif").write_bytes(content)

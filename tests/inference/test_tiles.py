@@ -23,13 +23,13 @@ sizes = st.integers(1, 150)
 @given(width=sizes, height=sizes, tile=st.integers(1, 200), factor=st.sampled_from([1, 2, 3]), scale=st.sampled_from([0.5, 1.0, 1.7, 4.0]))
 @settings(deadline=None, derandomize=True, max_examples=40)
 def test_tiles_cover_every_pixel_once(width, height, tile, factor, scale):
-    grid = make_grid(width, height, 1.0, scale, tile=tile, margin=20, overlap_um=10, decode_mpp=scale / factor)
+    grid = make_grid(width, height, 1.0, scale, tile=tile, margin=20, overlap_um=10, decode_mpp=scale / factor, border=16)
     count = np.zeros((grid.height, grid.width), int)
     for place in grid.tiles():
         core = grid.core(place)
         count[core.slices(grid.whole)] += 1
-        for box in (core, grid.seen(place)):
-            assert box.left % 16 == box.top % 16 == 0
+        for side in (*core[:2], *grid.seen(place)):
+            assert side % 16 == 0
         assert core.within(grid.window(place)) == core
         assert core.within(grid.seen(place)) == core
         assert all(grid.core(other).within(grid.window(place)).area == 0 for other in grid.tiles() if other not in grid.around(place))
@@ -72,6 +72,23 @@ def test_probabilities_do_not_know_of_tiles():
     (grid, whole), (tiles, parts) = (stored_tiles(model, image, 0.25, tile) for tile in (400, 48))
     for place, values in parts.items():
         assert np.abs(whole[Tile(0, 0)][(slice(None), *tiles.core(place).slices(grid.whole))].astype(int) - values).max() == 0
+
+
+@pytest.mark.parametrize(("margin", "border"), [(160, 64), (32, 32)])
+def test_beyond_the_border_the_network_sees_the_picture_mirrored(margin, border):
+    """As far as the margin reaches, and 64 pixels at most; whatever the tiles."""
+    image = np.random.default_rng(0).integers(0, 256, (70, 100, 3), np.uint8)
+    model = predictor(margin=margin)
+    framed = np.pad(image, ((border, 10 + border), (border, 12 + border), (0, 0)), mode="symmetric")
+    slide = as_slide(image, 0.25)
+    for tile in (48, 4096):
+        grid = model.grid(slide, tile=tile)
+        for place in grid.tiles():
+            seen = grid.seen(place)
+            picture, damaged = read_box(slide, grid, seen)
+            assert (picture == framed[seen.slices(Box(-border, -border, 0, 0))]).all()
+            assert damaged is None
+    assert picture.shape == framed.shape
 
 
 def test_without_a_margin_the_check_fails():

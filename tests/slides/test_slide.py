@@ -75,6 +75,20 @@ def test_tiles_meet_without_a_seam(style, mpp, write_slide, drawn):
                     assert np.abs(tile - part).max() <= 1, (left, top)
 
 
+@pytest.mark.parametrize("size", [(60, 50), (7, 90), (1, 1)])
+@pytest.mark.parametrize("mpp", [0.5, 1.3, 0.3])
+def test_beyond_the_edge_lies_the_mirror_image_if_wanted(mpp, size, drawn):
+    """As if the picture had been mirrored before; the mirror is between pixels, however often it is needed."""
+    picture = drawn[: size[0], : size[1]]
+    framed = np.pad(picture, ((90, 90), (90, 90), (0, 0)), mode="symmetric")
+    side = math.floor((min(size) + 120) * 0.5 / mpp)
+    wanted = in_memory(framed).read(90 - 61, 90 - 57.5, side, side, mpp).astype(int)
+    found = in_memory(picture).read(-61, -57.5, side, side, mpp, mirror=True)
+    assert np.abs(found - wanted).max() <= 1
+    white = in_memory(picture).read(-61, -57.5, side, side, mpp)
+    assert (white[:20] == 255).all()
+
+
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(st.floats(0, 150), st.floats(0, 150), st.floats(0.1, 6), st.sampled_from([(1,), (1, 2, 4), (1, 4)]))
 def test_places_are_right_at_every_resolution(x, y, mpp, ratios):

@@ -29,8 +29,8 @@ def evaluate(
     from dsfcnn.files import claim_outputs
     from dsfcnn.kernels import set_backend
     from dsfcnn.kernels.memory import keep_memory
+    from dsfcnn.study.judge import Judged, write_judgement
     from dsfcnn.study.turning import TurnedLogits
-    from dsfcnn.training.judge import Judged, write_judgement
 
     keep_memory()
     set_backend(backend)

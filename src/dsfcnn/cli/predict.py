@@ -27,6 +27,7 @@ def predict(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace results that are there.")] = False,
     max_pixels: Annotated[int, typer.Option(min=1, help="Refuse larger plain images.")] = 150_000_000,
     backend: Annotated[str, typer.Option(help="auto, dense or spectral G-convolutions.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, or a GPU such as cuda:0.")] = "auto",
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of the network; all processors by default.")] = None,
     tile: Annotated[int | None, typer.Option(min=64, help="Pixels a side that the network sees at once; by memory by default.")] = None,
 ) -> None:
@@ -54,6 +55,7 @@ def _run(chosen: dict) -> int:
     from dsfcnn.kernels import set_backend
     from dsfcnn.kernels.memory import keep_memory
     from dsfcnn.slides.resolution import check_mpp
+    from dsfcnn.slides.source import shown
 
     for option in ("slide_mpp", "mpp"):
         if chosen[option] is not None:
@@ -81,6 +83,7 @@ def _run(chosen: dict) -> int:
             options,
             name=chosen["name"],
             scheduler=chosen["scheduler"],
+            device=chosen["device"],
             resume=chosen["resume"],
             overwrite=chosen["overwrite"],
             tell=bar.tell,
@@ -88,10 +91,11 @@ def _run(chosen: dict) -> int:
         )
     for error in failed.values():
         print(f"error: {error}", file=sys.stderr)
-    print(chosen["out"] / SUMMARY)
+    print(shown(chosen["out"] / SUMMARY))
     if not failed:
         return 0
-    return next(iter(failed.values())).exit_code if len(chosen["inputs"]) == 1 and len(failed) == 1 else 65
+    alone = len(chosen["inputs"]) == 1 and not chosen["inputs"][0].is_dir()
+    return next(iter(failed.values())).exit_code if alone else 65
 
 
 class _Signals:

@@ -26,8 +26,8 @@ _one_at_a_time = threading.Lock()  # a slide is for one thread, and so is the me
 class Cluster:
     """Workers that compute tiles of jobs with one model."""
 
-    def __init__(self, client: "Client", model: Path, backend: str):
-        self.client, self.model, self.backend = client, model.resolve(), backend
+    def __init__(self, client: "Client", model: Path, device: str, backend: str):
+        self.client, self.model, self.device, self.backend = client, model.resolve(), device, backend
 
     def compute(self, job: "Job", tiles: list[Tile]) -> Iterator[Tile]:
         """Tiles as they are finished, in any order."""
@@ -35,7 +35,7 @@ class Cluster:
         from distributed import as_completed
 
         source = job.source._replace(path=job.source.path.resolve())
-        known = (self.model, source, job.out.resolve(), job.options, job.model, self.backend, torch.get_num_threads())
+        known = (self.model, source, job.out.resolve(), job.options, job.model, self.device, self.backend, torch.get_num_threads())
         futures = {self.client.submit(compute_tile, known, tile, pure=False, retries=2): tile for tile in tiles}
         try:
             for future in as_completed(list(futures)):
@@ -58,7 +58,7 @@ def compute_tile(known: tuple[Any, ...], tile: Tile) -> None:
 
 
 @lru_cache(maxsize=1)
-def _job(model: Path, source: Any, out: Path, options: Any, digest: str, backend: str, threads: int) -> "Job":
+def _job(model: Path, source: Any, out: Path, options: Any, digest: str, device: str, backend: str, threads: int) -> "Job":
     import torch
 
     from dsfcnn.inference.job import Job, model_hash
@@ -71,11 +71,11 @@ def _job(model: Path, source: Any, out: Path, options: Any, digest: str, backend
     keep_memory()
     set_backend(backend)
     torch.set_num_threads(threads)
-    return Job(load(model), source, out, options, digest)
+    return Job(load(model, device), source, out, options, digest)
 
 
 @contextmanager
-def connect(address: str | None, model: Path, backend: str, workers: int) -> Iterator[Cluster | None]:
+def connect(address: str | None, model: Path, device: str, backend: str, workers: int) -> Iterator[Cluster | None]:
     """The cluster at an address, "local" for one of processes here; None without an address."""
     if address is None:
         yield None
@@ -89,7 +89,7 @@ def connect(address: str | None, model: Path, backend: str, workers: int) -> Ite
             LocalCluster(n_workers=max(1, workers), threads_per_worker=1, dashboard_address=None, processes=True) as local,
             Client(local) as client,
         ):
-            yield Cluster(client, model, backend)
+            yield Cluster(client, model, device, backend)
         return
     try:
         client = Client(address, timeout=_TIMEOUT)
@@ -98,4 +98,4 @@ def connect(address: str | None, model: Path, backend: str, workers: int) -> Ite
             f"{address}: no Dask scheduler answers there; start one with 'dask scheduler' and give its address"
         ) from error
     with client:
-        yield Cluster(client, model, backend)
+        yield Cluster(client, model, device, backend)

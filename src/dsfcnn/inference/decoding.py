@@ -75,15 +75,18 @@ class Decoding:
             if any(near in self._wanted and near not in self._done for near in grid.around(tile)):
                 continue
             self._waiting.discard(tile)
-            if self._workers == 0:
-                decode_tile(*self._arguments, tile)
-            else:
-                self._start(tile)
+            self._start(tile)
 
     def _start(self, tile: Tile) -> None:
-        if self._pool is None:
+        if self._pool is None and self._workers:
             context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
-            self._pool = ProcessPoolExecutor(self._workers, context, initializer=_follow_parent)
+            try:
+                self._pool = ProcessPoolExecutor(self._workers, context, initializer=_follow_parent)
+            except OSError:  # no /dev/shm, through which processes talk to each other
+                self._workers = 0
+        if self._pool is None:
+            decode_tile(*self._arguments, tile)
+            return
         try:
             self._running[self._pool.submit(decode_tile, *self._arguments, tile)] = tile
         except BrokenProcessPool:

@@ -38,7 +38,7 @@ def export(folder: Path, path: Path, format: Format) -> None:
     model, config = load_model(folder), read_config(folder)
     digits = config.get("task") == "digits"
     example = torch.rand(2, 1, 28, 28) if digits else torch.rand(2, 3, 4 * ALIGNMENT, 6 * ALIGNMENT)
-    stored = {_CONFIG: json.dumps(config), _PLANES: str(1 if digits else TorchNetwork(model).planes())}
+    stored = {_CONFIG: json.dumps(config), _PLANES: str(1 if digits else TorchNetwork(model).planes(with_heads=True))}
     plain = fold(model)
     if not digits:
         _only_even_sizes(plain)

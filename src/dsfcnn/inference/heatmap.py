@@ -13,6 +13,7 @@ from dsfcnn.inference.geojson import GeoJsonWriter
 from dsfcnn.inference.measure import PROBABILITY
 from dsfcnn.inference.objects import Classification, Instance
 from dsfcnn.inference.rasters import array_tiles, in_bytes, write_probability
+from dsfcnn.inference.table import MeasurementsWriter
 
 CELL = 32  # analysed pixels
 
@@ -40,16 +41,22 @@ def write_tiles(
 ) -> int:
     """Every analysed cell as a tile of its most probable class, with the probabilities of all; returns how many.
 
+    ``measurements.csv`` beside the file has a line for each.
+
     Args:
         grid: (rows, columns, classes), NaN where nothing was analysed.
         shape: (height, width) of the analysed pixels; tiles end there.
         scale, offset: as for :class:`~dsfcnn.inference.geojson.GeoJsonWriter`.
     """
-    with GeoJsonWriter(path, "tile", classes[0], gz, slide_id=slide_id, scale=scale, offset=offset) as writer:
+    names = [f"{PROBABILITY} {one.name}" for one in classes]
+    with (
+        GeoJsonWriter(path, "tile", classes[0], gz, slide_id=slide_id, scale=scale, offset=offset) as writer,
+        MeasurementsWriter(Path(path).parent / "measurements.csv", scale=scale, offset=offset, names=names) as table,
+    ):
         for row, column in np.argwhere(np.isfinite(grid).all(2)).tolist():
             chances = grid[row, column].tolist()
             size = min(CELL, shape[0] - row * CELL), min(CELL, shape[1] - column * CELL)
             best = int(np.argmax(chances))
-            measurements = {f"{PROBABILITY} {one.name}": chance for one, chance in zip(classes, chances)}
-            writer.write(Instance(column * CELL, row * CELL, np.ones(size, bool), chances[best], measurements), classes[best])
+            cell = Instance(column * CELL, row * CELL, np.ones(size, bool), chances[best], dict(zip(names, chances)))
+            table.write(cell, writer.write(cell, classes[best]), classes[best].name)
         return writer.count

@@ -18,6 +18,7 @@ import torch
 
 from dsfcnn import __version__
 from dsfcnn.errors import DataError
+from dsfcnn.files import telling_full_disk
 from dsfcnn.inference.decoding import Decoding
 from dsfcnn.inference.inputs import Input
 from dsfcnn.inference.patches import patch_box, patch_grid, tile_classes, write_classes
@@ -104,7 +105,6 @@ class Job:
                 "versions": {"dsfcnn": __version__, "python": platform.python_version(), **_versions()},
                 "input": {"name": self.source.name, "width": slide.width, "height": slide.height, "reader": slide.reader},
                 "mpp_source": slide.mpp_source,
-                "device": "cpu",
                 "counts": {
                     **counts,
                     "tiles": len(tiles),
@@ -140,11 +140,13 @@ class Job:
             "mpp": grid.mpp,
             "tile": grid.tile,
             "margin": grid.margin,
+            "border": grid.border,
             "overlap": grid.overlap,
             "factor": grid.factor,
             "mask": mask if not slide.is_image or options.mask else "none",
             "region": options.region,
             "within": None if options.within is None else sha256(options.within),
+            "device": self.predictor.network.device,
             "backend": backend,
             "threads": torch.get_num_threads(),  # the order of sums depends on it
         }
@@ -242,7 +244,7 @@ class Job:
             done += 1
             progress("objects", done, len(tiles))
 
-        with tempfile.TemporaryFile(dir=self.state.folder) as stream:
+        with telling_full_disk(self.results), tempfile.TemporaryFile(dir=self.state.folder) as stream:
             spool = Spool(stream)
             for instance in measured(self.state, tiles, pixels, area, one_more):
                 spool.add(instance)

@@ -12,18 +12,39 @@ import numpy as np
 import torch
 from torch import nn
 
+from dsfcnn.errors import UsageError
 from dsfcnn.inference.tiles import ALIGNMENT
+from dsfcnn.models.heads import MapHead
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
-_BYTES = 1.2e9  # of the maps that live at the same time while a tile is computed; with the rest of the program below 2 GB
-_MAPS_AT_ONCE = 4  # full-size maps at the worst moment: a skip, what is up-sampled, their sum and the next layer's output
-_TILES = (256, 1536)  # pixels a side, at least and at most; a tile of 2048 with a margin of 240 took 1.8 GB with eight planes
+_BYTES = 1.2e9  # for a tile's maps; with the rest of the program and a decoding worker below 2 GB (benchmarks/slide_memory.py)
+# Measured for dsf-nuclei, C8: 2.6 to 3.7 full-size maps at the worst moment, with what malloc keeps in pieces; and the picture,
+# logits and probabilities in floats.
+_MAPS_AT_ONCE, _BYTES_BESIDE = 4, 80
+_TILES = (256, 1536)  # pixels a side, at least and at most; more gains nothing
+
+
+def find_device(wanted: str) -> str:
+    """ "cpu" or "cuda:0", "cuda:1", ...; "auto" is the first GPU that torch can use, or else the processor.
+
+    Raises:
+        UsageError: no such device here.
+    """
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    devices = ["cpu", *(f"cuda:{number}" for number in range(count))]
+    device = {"auto": devices[1 if count else 0], "cuda": "cuda:0"}.get(wanted, wanted)
+    if device not in devices:
+        what = "torch sees no such GPU here" if device.startswith("cuda") else "no such device"
+        raise UsageError(f"--device {wanted}: {what}; give auto, {' or '.join(devices)}")
+    return device
 
 
 class Network(Protocol):
     """Logits of a batch: float32 (N, C, H, W) -> by head (N, channels, H, W), or (N, classes) under the name "class"."""
+
+    device: str
 
     def logits(self, batch: np.ndarray) -> dict[str, np.ndarray]: ...
 
@@ -32,23 +53,23 @@ class Network(Protocol):
 
 
 class TorchNetwork:
-    """A model in evaluation, without gradients, by whatever backend is chosen (``dsfcnn.set_backend``)."""
+    """A model in evaluation, without gradients, by whatever backend is chosen (``dsfcnn.set_backend``); see ``find_device``."""
 
-    def __init__(self, model: nn.Module):
-        self.model = model.eval()
+    def __init__(self, model: nn.Module, device: str = "cpu"):
+        self.model, self.device = model.eval().to(device), device
 
     def logits(self, batch: np.ndarray) -> dict[str, np.ndarray]:
         with torch.inference_mode():
-            outputs = self.model(torch.from_numpy(batch))
+            outputs = self.model(torch.from_numpy(batch).to(self.device))
             if not isinstance(outputs, dict):
                 outputs = {"class": outputs}
-            return {head: values.numpy() for head, values in outputs.items()}
+            return {head: values.cpu().numpy() for head, values in outputs.items()}
 
     def largest_tile(self, margin: int) -> int:
         return tile_for(self.planes(), margin)
 
-    def planes(self) -> int:
-        """Most numbers per pixel that a layer puts out at the image's own size."""
+    def planes(self, with_heads: bool = False) -> int:
+        """Most numbers per pixel that a layer puts out at the image's own size; in heads, which work on a few rows at a time, if asked."""
         most, size = 1, 2 * ALIGNMENT
 
         def look(module: nn.Module, inputs: object, output: object) -> None:
@@ -56,7 +77,8 @@ class TorchNetwork:
             if isinstance(output, torch.Tensor) and output.shape[-2:] == (size, size):
                 most = max(most, output.numel() // size**2)
 
-        hooks = [module.register_forward_hook(look) for module in self.model.modules()]
+        inside = {part for head in self.model.modules() if isinstance(head, MapHead) for part in head.modules()}
+        hooks = [module.register_forward_hook(look) for module in self.model.modules() if with_heads or module not in inside]
         try:
             self.logits(np.zeros((1, 3, size, size), np.float32))
         finally:
@@ -67,6 +89,8 @@ class TorchNetwork:
 
 class OnnxNetwork:
     """An exported model, run by onnxruntime."""
+
+    device = "cpu"
 
     def __init__(self, path: Path, session: "InferenceSession", planes: int):
         self.path, self.session, self.planes = path, session, planes
@@ -82,10 +106,10 @@ class OnnxNetwork:
 def tile_for(planes: int, margin: int) -> int:
     """Side of a tile for a network of so many planes at full size.
 
-    >>> tile_for(planes=80, margin=160), tile_for(planes=8, margin=96)
-    (640, 1536)
+    >>> tile_for(planes=80, margin=128), tile_for(planes=8, margin=96)
+    (672, 1536)
     """
-    side = int((_BYTES / (4 * _MAPS_AT_ONCE * planes)) ** 0.5) - 2 * margin
+    side = int((_BYTES / (4 * _MAPS_AT_ONCE * planes + _BYTES_BESIDE)) ** 0.5) - 2 * margin
     return min(max(side // ALIGNMENT * ALIGNMENT, _TILES[0]), _TILES[1])
 
 

@@ -35,7 +35,7 @@ def patch_grid(slide: Slide, mpp: float) -> Grid:
 
 
 def patch_box(grid: Grid, tile: Tile) -> Box:
-    """Pixels of all patches of a tile; white beyond the slide."""
+    """Pixels of all patches of a tile."""
     core = grid.core(tile)
     right, bottom = core.left + _cells(core.width) * CELL, core.top + _cells(core.height) * CELL
     return Box(core.left, core.top, right, bottom).grown(_AROUND)

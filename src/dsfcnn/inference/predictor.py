@@ -16,7 +16,7 @@ import numpy as np
 from dsfcnn import tasks
 from dsfcnn.errors import DataError, UsageError
 from dsfcnn.inference.merge import Found, Merger
-from dsfcnn.inference.network import ALIGNMENT, Network, TorchNetwork, class_probabilities
+from dsfcnn.inference.network import ALIGNMENT, Network, TorchNetwork, class_probabilities, find_device
 from dsfcnn.inference.stitch import find_objects, gather, read_box, stored_channels, tile_probabilities
 from dsfcnn.inference.tiles import Grid, Tile, make_grid
 from dsfcnn.models import load_model, read_config
@@ -27,6 +27,10 @@ from dsfcnn.tasks.task import Classification, Segmentation, with_settings
 
 MARGIN = 192  # network pixels, where a model does not state its own: the upper end of what was measured for dsf-nuclei
 OVERLAPS = {"nuclei": 24.0, "glands": 64.0}  # um around a tile where objects are decoded: two large nuclei; half a gland
+# Network pixels of mirrored tissue around a picture, so that its edge is not the edge of what the network sees. The authors' tiling mirrors
+# 72 (a window of 256 of which 112 are kept).
+BORDER = 64
+_MOST_DECODED = 2560  # decode pixels a side of a tile: a worker then takes about 400 MB
 _FINEST = 8  # decode pixels per network pixel at most; finer than that outlines are only smoother, not truer
 
 
@@ -91,15 +95,19 @@ class Predictor:
         mpp = self.mpp if mpp is None else mpp
         # Beyond the task's own resolution only a picture is decoded finer, to be outlined on its own pixels; a slide's objects need not be.
         finest = min(slide.mpp, self.task.mpp) if slide.is_image else self.task.mpp
+        decode_mpp = max(finest, mpp / _FINEST)
+        if tile is None:
+            tile = min(self.network.largest_tile(self.margin), int(_MOST_DECODED * decode_mpp / mpp) // ALIGNMENT * ALIGNMENT)
         return make_grid(
             slide.width,
             slide.height,
             slide.mpp,
             mpp,
-            tile=self.network.largest_tile(self.margin) if tile is None else tile,
+            tile=tile,
             margin=self.margin,
             overlap_um=OVERLAPS.get(self.task.name, 0.0),
-            decode_mpp=max(finest, mpp / _FINEST),
+            decode_mpp=decode_mpp,
+            border=BORDER,
         )
 
 
@@ -157,19 +165,24 @@ def _checked(image: np.ndarray, channels: int) -> np.ndarray:
     return array
 
 
-def load(model: str | Path) -> Predictor:
+def load(model: str | Path, device: str = "auto") -> Predictor:
     """The predictor of a shipped model by its name, of a model folder, or of a model exported to ONNX.
 
+    Args:
+        device: "cpu", "cuda:0" or another GPU; "auto" takes a GPU where torch can use one. An ONNX file runs on the processor.
+
     Raises:
-        UsageError: no model of that name, and no such folder.
+        UsageError: no model of that name, and no such folder; or no such device.
     """
-    path = find_model(model)
+    path, place = find_model(model), find_device(device)
     if path.suffix == ".onnx" and path.is_file():
         from dsfcnn.inference.export import load_onnx
 
+        if device not in ("auto", "cpu"):
+            raise UsageError(f"--device {device}: an ONNX file runs on the processor; leave the option away, or give the model folder")
         network, config = load_onnx(path)
         return Predictor(network, config)
-    return Predictor(TorchNetwork(load_model(path)), read_config(path))
+    return Predictor(TorchNetwork(load_model(path), place), read_config(path))
 
 
 def shipped() -> dict[str, Path]:

@@ -74,7 +74,7 @@ class Pixels:
     def read(self, box: Box) -> np.ndarray:
         """RGB; white where the slide is damaged."""
         try:
-            return self.slide.read(box.left * self.scale, box.top * self.scale, box.width, box.height, self.mpp)
+            return self.slide.read(box.left * self.scale, box.top * self.scale, box.width, box.height, self.mpp, mirror=True)
         except UnreadableRegion:
             return np.full((box.height, box.width, 3), 255, np.uint8)
 

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from dsfcnn.errors import DataError, DsfcnnError, MissingInputError
-from dsfcnn.files import atomic_write
+from dsfcnn.files import atomic_write, locked
 from dsfcnn.inference.cohort import connect
 from dsfcnn.inference.inputs import Input, collect
 from dsfcnn.inference.job import Job, Options, Progress, model_hash
 from dsfcnn.inference.predictor import find_model, load
-from dsfcnn.inference.state import locked
 from dsfcnn.kernels import get_backend
 from dsfcnn.slides.source import shown
 
@@ -29,6 +28,7 @@ def predict(
     *,
     name: str | None = None,
     scheduler: str | None = None,
+    device: str = "auto",
     resume: bool = False,
     overwrite: bool = False,
     tell: Callable[[str], None] = print,
@@ -41,19 +41,24 @@ def predict(
         model: as for ``dsfcnn.load``.
         name: what the only input is called in the results.
         scheduler: address of a Dask scheduler whose workers compute the tiles, or "local" for workers on this machine.
+        device: as for ``dsfcnn.load``; Dask workers use the same.
         resume: go on where an earlier run with the same model and options stopped.
         tell: is given one-line notices.
         progress: for the name of an input, a function of what is done, how much, and of how much.
     """
     inputs = collect(paths, name, out)
-    predictor = load(model)
+    predictor = load(model, device)
     digest, backend = model_hash(find_model(model)), get_backend()
-    with locked(out), connect(scheduler, find_model(model), backend, options.workers) as cluster:
+    with locked(out), connect(scheduler, find_model(model), predictor.network.device, backend, options.workers) as cluster:
         jobs = [Job(predictor, source, out, options, digest, cluster) for source in inputs]
-        if resume:
-            for job in jobs:
+        for left in out.glob(f".{SUMMARY}.*"):  # by a run that was killed
+            left.unlink()
+        for job in jobs:
+            if resume:
                 with suppress(DataError, MissingInputError):  # files that cannot be read are dealt with when their turn comes
                     job.check(backend)
+            elif not overwrite:
+                job.state.expect_new()
         failed: dict[str, DsfcnnError] = {}
         rows: list[dict[str, Any]] = []
         for job in jobs:

@@ -4,25 +4,23 @@ Beside an input's results lies a folder ``.state``: what the run was started wit
 each file whole or not there. It goes away when the results are complete; ``run.json``, written last, says that they are.
 """
 
-import fcntl
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 
-from dsfcnn.errors import FolderInUse, OutputError, UsageError
-from dsfcnn.files import atomic_write
+from dsfcnn.errors import OutputError, UsageError
+from dsfcnn.files import atomic_write, remove_unfinished
 from dsfcnn.inference.stitch import TileObjects
 from dsfcnn.inference.tiles import Box, Tile
 from dsfcnn.slides.source import open_file
 
 _FOLDER, _SETTINGS, RECORD = ".state", "settings.json", "run.json"
+_RESULTS = ("*.geojson", "*.geojson.gz", "instances.*", "measurements.csv", "overlay.png", "probability*.tif", "tissue_mask.png", RECORD)
 
 
 class State:
@@ -33,12 +31,14 @@ class State:
 
     def begin(self, settings: dict[str, Any], resume: bool, overwrite: bool) -> bool:
         """Make the folder, or see that what is there was begun with the same settings; True when the results are complete already."""
-        if overwrite and not resume and self.results.exists():
-            self._clear()
-        earlier = self._earlier()
-        if earlier is not None and not resume:
-            raise OutputError(f"{self.results}: exists already; give another --out, or --resume to go on, or --overwrite")
-        self.check(settings)
+        earlier = None
+        if not (overwrite and not resume and self._clear()):
+            if not resume:
+                self.expect_new()
+            earlier = self._earlier()
+            self.check(settings)
+        if earlier is not None:
+            remove_unfinished(self.results)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -47,6 +47,11 @@ class State:
             with atomic_write(self.folder / _SETTINGS) as stream:
                 stream.write(_text(settings))
         return (self.results / RECORD).exists()
+
+    def expect_new(self) -> None:
+        """Refuse to write over what is there."""
+        if self._earlier() is not None:
+            raise OutputError(f"{self.results}: exists already; give another --out, or --resume to go on, or --overwrite")
 
     def check(self, settings: dict[str, Any]) -> None:
         """Refuse to go on with what was begun with other settings."""
@@ -64,13 +69,18 @@ class State:
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise OutputError(f"{path}: not the record of a run; give another --out, or --overwrite") from error
         if self.results.exists() and any(path.name != _FOLDER for path in self.results.iterdir()):
-            raise OutputError(f"{self.results}: holds other files; give another --out, or --overwrite")
+            raise OutputError(f"{self.results}: holds other files; give another --out")
         return None
 
-    def _clear(self) -> None:
-        for path in self.results.iterdir():
-            if path.name == _FOLDER or path.is_file() or path.is_symlink():
-                shutil.rmtree(path) if path.name == _FOLDER else path.unlink()
+    def _clear(self) -> bool:
+        """Remove what a run has written, its record last; others' files stay. A folder without the trace of a run is left alone: False."""
+        if not self.folder.exists() and not (self.results / RECORD).exists():
+            return False
+        for pattern in _RESULTS:
+            for path in self.results.glob(pattern):
+                path.unlink()
+        self.discard()
+        return True
 
     def finish(self, record: dict[str, Any]) -> None:
         """The results are complete."""
@@ -143,22 +153,6 @@ def _expect_same(earlier: dict[str, Any], now: dict[str, Any], folder: Path) -> 
                 f"{folder}: begun with {key} {earlier.get(key)!r} but this run has {now.get(key)!r}; "
                 "give the same model and options, another --out, or --overwrite"
             )
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process; a killed one holds nothing."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        stream = (folder / ".lock").open("w")
-    except OSError as error:
-        raise OutputError(f"{folder}: cannot be written ({error.strerror}); give another --out") from error
-    with stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise FolderInUse(f"{folder}: another run is at work there; wait for it, or give another --out") from None
-        yield
 
 
 def sha256(*paths: Path) -> str:

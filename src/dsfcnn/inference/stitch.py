@@ -77,7 +77,7 @@ def _finer(plane: np.ndarray, factor: int) -> np.ndarray:
 
 
 def read_box(slide: Slide, grid: Grid, box: Box) -> tuple[np.ndarray, np.ndarray | None]:
-    """The slide's pixels at the network's resolution, and which of them are damaged (white in the picture), if any are."""
+    """Pixels at the network's resolution, mirrored beyond the slide's edge, and which of them are damaged (white), if any are."""
     try:
         return _read(slide, grid, box), None
     except UnreadableRegion:
@@ -93,7 +93,7 @@ def read_box(slide: Slide, grid: Grid, box: Box) -> tuple[np.ndarray, np.ndarray
 
 def _read(slide: Slide, grid: Grid, box: Box) -> np.ndarray:
     x, y, _, _ = grid.level0(box)
-    return slide.read(x, y, box.width, box.height, grid.mpp)
+    return slide.read(x, y, box.width, box.height, grid.mpp, mirror=True)
 
 
 def tile_probabilities(

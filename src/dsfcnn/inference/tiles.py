@@ -72,6 +72,8 @@ class Grid:
         margin: network pixels around a tile that the network needs to see, a multiple of 16.
         overlap: network pixels around a tile in which its objects are decoded too, so that those at its border are seen whole.
         factor: decode pixels per network pixel.
+        border: network pixels of mirrored picture that the network sees beyond the slide's edge, if the margin reaches so far; a
+            multiple of 16.
     """
 
     width: int
@@ -82,6 +84,7 @@ class Grid:
     margin: int
     overlap: int
     factor: int
+    border: int
 
     @property
     def whole(self) -> Box:
@@ -111,8 +114,9 @@ class Grid:
         return Box(left, top, left + self.tile, top + self.tile).within(self.whole)
 
     def seen(self, tile: Tile) -> Box:
-        """What the network looks at to fill the tile."""
-        return self.core(tile).grown(self.margin).within(self.whole)
+        """What the network looks at to fill the tile: its sides are multiples of 16, and beyond the slide's edge the slide is mirrored."""
+        core, framed = self.core(tile), Box(0, 0, _aligned(self.width), _aligned(self.height)).grown(self.border)
+        return Box(core.left, core.top, _aligned(core.right), _aligned(core.bottom)).grown(self.margin).within(framed)
 
     def window(self, tile: Tile) -> Box:
         """Where the tile's objects are decoded."""
@@ -143,11 +147,12 @@ def make_grid(
     margin: int,
     overlap_um: float = 0.0,
     decode_mpp: float | None = None,
+    border: int = 0,
 ) -> Grid:
     """The grid over a slide of ``width`` x ``height`` level-0 pixels of ``slide_mpp`` microns.
 
     Args:
-        tile, margin: network pixels; rounded up to multiples of 16.
+        tile, margin, border: network pixels; rounded up to multiples of 16.
         overlap_um: microns around a tile in which objects are decoded; never more than the tile itself.
         decode_mpp: the resolution wanted for decoding; taken is the whole fraction of the network's that comes nearest.
 
@@ -166,6 +171,7 @@ def make_grid(
         _aligned(margin),
         min(tile, math.ceil(overlap_um / mpp)),
         1 if decode_mpp is None else max(1, round(mpp / decode_mpp)),
+        _aligned(border),
     )
 
 

@@ -171,10 +171,10 @@ def moments(x: Tensor) -> tuple[Tensor, Tensor]:
     return x[0, :, 0, 0, 0].double() + first, (second - first.square()).clamp_(min=0)
 
 
-def affine(x: Tensor, scale: Tensor, shift: Tensor, linear: bool = False) -> Tensor:
-    """relu(scale x + shift) per field, or without the ReLU."""
+def affine(x: Tensor, scale: Tensor, shift: Tensor, linear: bool = False, in_place: bool = False) -> Tensor:
+    """relu(scale x + shift) per field, or without the ReLU; ``in_place`` if x may be written over."""
     x = x.contiguous()
-    y, images, fields = torch.empty(x.shape), *x.shape[:2]
+    y, images, fields = x if in_place else torch.empty(x.shape), *x.shape[:2]
     scale, shift = scale.contiguous(), shift.contiguous()
     sizes = _longs(images, fields, x[0, 0].numel(), torch.get_num_threads())
     _functions().dsfcnn_affine(*_pointers(x, y, scale, shift), ctypes.c_int(linear), *sizes)

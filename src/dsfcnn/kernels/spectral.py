@@ -102,8 +102,10 @@ def spectral_gconv(
     return _GConv.apply(kernel_size, weight, bias, *(activation or (None, None, None)), *maps)
 
 
-def activate(x: Tensor, activation: Activation) -> Tensor:
-    """relu(scale (x - centre) + beta) per field of (N, C, n, H, W), in one pass."""
+def activate(x: Tensor, activation: Activation, in_place: bool = False) -> Tensor:
+    """relu(scale (x - centre) + beta) per field of (N, C, n, H, W), in one pass; ``in_place`` counts only where no gradient is wanted."""
+    if in_place and not torch.is_grad_enabled():
+        return calls.affine(x, activation.scale, activation.shift(), in_place=True)
     return _Activate.apply(x, *activation)
 
 

@@ -9,10 +9,13 @@ from dsfcnn.kernels import field_moments
 
 
 class Joined:
-    """Maps (N, C, G, H, W) as if they were joined along their fields, with the moments of each computed once, however many norms ask."""
+    """Maps (N, C, G, H, W) as if they were joined along their fields, with the moments of each computed once, however many norms ask.
 
-    def __init__(self, maps: Sequence[Tensor]):
-        self.maps = list(maps)
+    ``own`` says that nobody else reads them any more, so that they may be written over.
+    """
+
+    def __init__(self, maps: Sequence[Tensor], own: bool = False):
+        self.maps, self.own = list(maps), own
         self._moments: list[tuple[Tensor, Tensor]] = []
 
     def add(self, more: Tensor) -> None:

@@ -25,9 +25,10 @@ class FieldSequential(nn.Sequential):
         layers = list(_flat(self))
         while layers:
             taken, y = _at_once(layers, joined)
+            own = y is not None  # made here, and read by the next layer alone; a layer may return what it was given
             if y is None:
                 y = layers[0](joined.tensor())
-            layers, joined = layers[taken:], Joined([y])
+            layers, joined = layers[taken:], Joined([y], own)
         return joined.tensor()
 
 
@@ -49,7 +50,7 @@ def _at_once(layers: list[nn.Module], joined: Joined) -> tuple[int, Tensor | Non
         case [GBatchNorm() as norm, nn.ReLU(), GConv2d() as conv] if _joins(joined, norm, layers[1]) and _spectral(joined, conv):
             return 3, spectral_gconv(joined.maps, conv.weight, conv.bias, conv.kernel_size, norm.before_relu(joined))
         case [GBatchNorm() as norm, nn.ReLU(), *_] if len(joined.maps) == 1 and _joins(joined, norm, layers[1]):
-            return 2, activate(joined.maps[0], norm.before_relu(joined))
+            return 2, activate(joined.maps[0], norm.before_relu(joined), in_place=joined.own)
         case [GConv2d() as conv, *_] if _spectral(joined, conv):
             return 1, spectral_gconv(joined.maps, conv.weight, conv.bias, conv.kernel_size)
     return 1, None

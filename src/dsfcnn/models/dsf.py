@@ -84,11 +84,15 @@ class DSFSegmenter(nn.Module):
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         *skips, features = self.encoder(x)
         for block in self.blocks:
-            skip = skips.pop()
-            features = block(self.upsample(features, skip.shape[-2:]) + skip)
-        skip = skips.pop()
-        features = self.last(self.upsample(features, skip.shape[-2:]) + skip)
+            features = block(self._with_skip(features, skips.pop()))
+        features = self.last(self._with_skip(features, skips.pop()))
         return {name: head(features) for name, head in self.heads.items()}
+
+    def _with_skip(self, features: Tensor, skip: Tensor) -> Tensor:
+        """Up-sampled, with the skip added in place: maps of full size decide how large a tile may be."""
+        features = self.upsample(features, skip.shape[-2:])
+        features += skip
+        return features
 
 
 def _dense_block(in_fields: int, units: int, out_fields: int, group: str | Group, width: float, checkpointing: bool) -> GDenseBlock:

@@ -102,13 +102,14 @@ class Slide:
         """A plain image, which knows no resolution of its own."""
         return self._reader.name == "pillow"
 
-    def read(self, x: float, y: float, width: int, height: int, mpp: float | None = None) -> np.ndarray:
+    def read(self, x: float, y: float, width: int, height: int, mpp: float | None = None, *, mirror: bool = False) -> np.ndarray:
         """Pixels at any resolution: uint8 (height, width, 3), white outside the slide.
 
         Args:
             x, y: top-left corner in level-0 pixels, with fractions; a tile's neighbour begins exactly width * mpp / slide.mpp further.
             width, height: size of the result in pixels.
             mpp: resolution of the result, microns per pixel; the slide's own by default.
+            mirror: outside the slide lies its mirror image; what a filter at the border blends with is then tissue, not white.
 
         Raises:
             UnreadableRegion: part of it is damaged or missing in the file.
@@ -126,7 +127,7 @@ class Slide:
             for left in range(0, width, side):
                 rows, columns = min(side, height - top), min(side, width - left)
                 start = (x + left * scale) / level.downsample, (y + top * scale) / level.downsample
-                result[top : top + rows, left : left + columns] = self._resampled(number, start, step, columns, rows)
+                result[top : top + rows, left : left + columns] = self._resampled(number, start, step, columns, rows, mirror)
         return result
 
     def _level(self, scale: float) -> tuple[int, Level]:
@@ -134,17 +135,17 @@ class Slide:
         fitting = [(number, level) for number, level in enumerate(self.levels) if level.downsample <= scale * _NEAR]
         return max(fitting, key=lambda pair: pair[1].downsample) if fitting else (0, self.levels[0])
 
-    def _resampled(self, level: int, start: tuple[float, float], step: float, width: int, height: int) -> np.ndarray:
+    def _resampled(self, level: int, start: tuple[float, float], step: float, width: int, height: int, mirror: bool) -> np.ndarray:
         """Down-sampling with a windowed sinc (Hamming) as wide as two result pixels, up-sampling bilinear; both keep aligned pixels."""
         if step == 1 and all(abs(place - round(place)) < _ALIGNED for place in start):
-            return self._window(level, round(start[0]), round(start[1]), width, height)
+            return self._window(level, round(start[0]), round(start[1]), width, height, mirror)
         # Far down, squares on a grid fixed to the level are averaged first, which is four times as fast and hardly another filter.
         square = max(1, int(step / _STEPS_LEFT))
         reach = math.ceil(max(step, 1)) + 1  # beyond the filter's support, so that the border of the window never shows
         left, top = (math.floor((place - reach) / square) * square for place in start)
         right = math.ceil((start[0] + width * step + reach) / square) * square
         bottom = math.ceil((start[1] + height * step + reach) / square) * square
-        window = self._window(level, left, top, right - left, bottom - top)
+        window = self._window(level, left, top, right - left, bottom - top, mirror)
         if square > 1:
             window = np.asarray(Image.fromarray(window).reduce(square))
         x, y = (start[0] - left) / square, (start[1] - top) / square
@@ -156,12 +157,17 @@ class Slide:
             result[..., channel] = np.clip(np.asarray(plane), 0, 255) + 0.5
         return result
 
-    def _window(self, level: int, x: int, y: int, width: int, height: int) -> np.ndarray:
-        """Pixels of a level, white outside it."""
+    def _window(self, level: int, x: int, y: int, width: int, height: int, mirror: bool) -> np.ndarray:
+        """Pixels of a level; outside it white, or its mirror image."""
         size = self.levels[level]
         left, top, right, bottom = max(x, 0), max(y, 0), min(x + width, size.width), min(y + height, size.height)
         if (left, top, right, bottom) == (x, y, x + width, y + height):
             return self._reader.pixels(level, x, y, width, height)
+        if mirror:
+            columns, rows = _mirrored(np.arange(x, x + width), size.width), _mirrored(np.arange(y, y + height), size.height)
+            left, top = int(columns.min()), int(rows.min())
+            inside = self._reader.pixels(level, left, top, int(columns.max()) + 1 - left, int(rows.max()) + 1 - top)
+            return inside[(rows - top)[:, None], columns - left]
         window = np.full((height, width, 3), 255, np.uint8)
         if left < right and top < bottom:
             window[top - y : bottom - y, left - x : right - x] = self._reader.pixels(level, left, top, right - left, bottom - top)
@@ -178,6 +184,16 @@ class Slide:
 
     def __reduce__(self) -> tuple:
         return Slide, (self.path, self.mpp, self.mpp_source, self._opener)
+
+
+def _mirrored(places: np.ndarray, length: int) -> np.ndarray:
+    """Places on a line mirrored at its two ends, which lie between pixels and so at the same place at every resolution.
+
+    >>> _mirrored(np.arange(-3, 5), 2)
+    array([1, 1, 0, 0, 1, 1, 0, 0])
+    """
+    places = places % (2 * length)
+    return np.minimum(places, 2 * length - 1 - places)
 
 
 def level_downsample(full: tuple[int, int], level: tuple[int, int]) -> float:

@@ -19,8 +19,8 @@ from dsfcnn.data import open_dataset
 from dsfcnn.errors import UsageError
 from dsfcnn.files import atomic_write
 from dsfcnn.models import count_parameters, load_model
+from dsfcnn.study.judge import Judged
 from dsfcnn.training.config import TrainConfig, check
-from dsfcnn.training.judge import Judged
 from dsfcnn.training.run import Run, headline
 from dsfcnn.training.state import State
 

@@ -66,9 +66,24 @@ def evaluate(
     resamples: int = 1000,
     seen: Callable[[int, Sample, np.ndarray], None] | None = None,
 ) -> Results:
-    """The task's measures over a data set; ``seen`` is shown every image with what was found."""
+    """The task's measures of a model over a data set, each image seen whole."""
     was_training = model.training
     model.eval()
+    try:
+        return score(task, images, lambda sample: predict(model, task, sample.image, sample.mpp, mpp), resamples=resamples, seen=seen)
+    finally:
+        model.train(was_training)
+
+
+def score(
+    task: Task,
+    images: Dataset,
+    find: Callable[[Sample], np.ndarray],
+    *,
+    resamples: int = 1000,
+    seen: Callable[[int, Sample, np.ndarray], None] | None = None,
+) -> Results:
+    """The task's measures of what ``find`` finds in the images of a data set; ``seen`` is shown every image with what was found."""
     names = [images.source(number) for number in range(len(images))]
     waiting: deque[np.ndarray] = deque()
 
@@ -76,7 +91,7 @@ def evaluate(
         """One image at a time; what was found in it waits until it is asked for."""
         for number in range(len(images)):
             sample = images[number]
-            waiting.append(predict(model, task, sample.image, sample.mpp, mpp))
+            waiting.append(find(sample))
             if seen:
                 seen(number, sample, waiting[-1])
             yield sample.label if sample.instances is None else sample.instances
@@ -85,7 +100,4 @@ def evaluate(
         while waiting:
             yield waiting.popleft()
 
-    try:
-        return task.score(truths(), predictions(), names, resamples=resamples)
-    finally:
-        model.train(was_training)
+    return task.score(truths(), predictions(), names, resamples=resamples)

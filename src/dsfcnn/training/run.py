@@ -1,6 +1,5 @@
 """A run: its folder, what it writes and when, and how it ends and goes on."""
 
-import fcntl
 import hashlib
 import json
 import math
@@ -18,8 +17,8 @@ import yaml
 
 from dsfcnn import __version__
 from dsfcnn.data import Dataset
-from dsfcnn.errors import FolderInUse, Interrupted, OutputError, UsageError
-from dsfcnn.files import atomic_write, claim_outputs, remove_unfinished
+from dsfcnn.errors import Interrupted, OutputError, UsageError
+from dsfcnn.files import atomic_write, claim_outputs, locked, remove_unfinished
 from dsfcnn.models import count_parameters, save_model
 from dsfcnn.tasks import Task, get
 from dsfcnn.tasks.metrics.results import Results
@@ -60,7 +59,7 @@ class Run:
             if resume and not (self.folder / "config.yaml").is_file():
                 raise UsageError(f"{self.folder}: no run to go on with; leave --resume away")
             claim_outputs(self.folder, [], overwrite=False)
-        with _locked(self.folder) if first else nullcontext(), self.processes.together(), self._signals():
+        with locked(self.folder) if first else nullcontext(), self.processes.together(), self._signals():
             if first:
                 self._take_over(resume)
             images, valid = open_images(self.config, self.mpp)
@@ -209,24 +208,6 @@ class Run:
 
 def _silent(line: str) -> None:
     """What every process but the first says."""
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """One run in a folder at a time; the lock goes with the process, however that ends.
-
-    It is of the kind that the workers do not inherit: with flock's, one that outlives a killed run by seconds would keep the folder.
-    """
-    try:
-        stream = (folder / ".lock").open("w")
-    except OSError as error:
-        raise OutputError(f"{folder}: not writable ({error.strerror}); give another --out") from error
-    with stream:
-        try:
-            fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise FolderInUse(f"{folder}: another run is at work there; wait for it, or give another --out") from None
-        yield
 
 
 def headline(results: Results) -> dict[str, float]:

@@ -14,12 +14,14 @@ from torch import Tensor, nn
 from dsfcnn.data import Dataset, Sample
 from dsfcnn.errors import UsageError
 from dsfcnn.files import atomic_write
+from dsfcnn.inference.network import TorchNetwork
+from dsfcnn.inference.predictor import Predictor
 from dsfcnn.models import load_model, read_config
-from dsfcnn.tasks import Task, get
+from dsfcnn.tasks import Task
 from dsfcnn.tasks.metrics.results import Results
-from dsfcnn.tasks.task import with_settings
+from dsfcnn.tasks.task import Segmentation
 from dsfcnn.testing import equivariance_error
-from dsfcnn.training.evaluation import evaluate, predict, to_tensor
+from dsfcnn.training.evaluation import score, to_tensor
 from dsfcnn.training.images import rescale
 from dsfcnn.training.report import FOUND, TRUTH
 
@@ -29,20 +31,20 @@ _FIRST = {"nuclei": "pq", "glands": "object_dice"}  # the measure by which image
 
 
 class Judged:
-    """A model of a folder with everything that its results depend on."""
+    """A model of a folder, judged by what ``dsfcnn predict`` finds with it. ``wrap`` is put around the network."""
 
     def __init__(self, folder: str | Path, wrap: Callable[[nn.Module], nn.Module] | None = None):
-        config = read_config(folder)
-        model = load_model(folder)
-        self.task: Task = with_settings(get(config["task"]), config.get("decode"))
-        self.mpp = float(config["mpp"] or self.task.mpp)
-        self.model = wrap(model) if wrap else model
+        self.model = load_model(folder) if wrap is None else wrap(load_model(folder))
+        self.predictor = Predictor(TorchNetwork(self.model), read_config(folder))
+        self.task, self.mpp = self.predictor.task, self.predictor.mpp
 
     def score(self, images: Dataset, seen: Callable[..., None] | None = None) -> Results:
-        return evaluate(self.model, self.task, images, self.mpp, seen=seen)
+        return score(self.task, images, self.predict, seen=seen)
 
     def predict(self, sample: Sample) -> np.ndarray:
-        return predict(self.model, self.task, sample.image, sample.mpp, self.mpp)
+        """Instances in the image's own pixels, or the probabilities of its classes."""
+        find = self.predictor.segment if isinstance(self.task, Segmentation) else self.predictor.classify
+        return find(sample.image, None if self.task.name == "digits" else sample.mpp)
 
     def equivariance(self, images: Dataset) -> dict[str, float]:
         """Relative error of the probabilities when an image is turned by 90 degrees and by 45."""

@@ -1,15 +1,21 @@
 """A model folder is scored by its task's measures, with pictures, and turns are judged beside."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import dsfcnn
 from dsfcnn.data import open_dataset
+from dsfcnn.inference.job import Options
+from dsfcnn.inference.predictor import as_slide
+from dsfcnn.inference.run import predict
+from dsfcnn.study.judge import Judged, ranked, write_judgement
+from dsfcnn.tasks.metrics import panoptic_quality
 from dsfcnn.training.images import Chosen
-from dsfcnn.training.judge import Judged, ranked, write_judgement
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +55,31 @@ def test_an_ordinary_network_does_not_turn(tmp_path):
     assert sorted(order) == [0, 1, 2, 3]
 
 
-def test_predictions_have_the_size_of_the_image(nuclei):
-    judged = Judged(nuclei)
+@pytest.fixture
+def finds_objects(tmp_path):
+    """Random weights with a picture's own statistics, and last biases such that a third of it is nucleus, and all of that marker."""
+    model = dsfcnn.create("steerable-nuclei", group="C4", width=0.1)
     sample = open_dataset(None, "test", "synthetic-nuclei")[0]
-    assert judged.predict(sample).shape == sample.image.shape[:2]
-    assert judged.predict(sample).dtype == np.int32
+    image = torch.from_numpy(as_slide(sample.image, 0.25).read(0, 0, 256, 256, 0.5)).permute(2, 0, 1)[None].float() / 255
+    with torch.no_grad():
+        for _ in range(30):
+            model.train()(image)
+        background, nucleus = model.eval()(image)["object"][0]
+        model.heads["object"][-1].bias[1] -= (nucleus - background).quantile(0.7)
+        model.heads["marker"][-1].bias[0] += 20
+    dsfcnn.save_model(model, tmp_path / "model", mpp=0.5)
+    return tmp_path / "model"
+
+
+@pytest.mark.parametrize("mpp", [0.25, 0.4])
+def test_what_is_judged_is_what_predict_finds(finds_objects, tmp_path, mpp):
+    """`dsfcnn evaluate`, `dsfcnn.load(...).segment` and `dsfcnn predict` find the same, up to the border of the image."""
+    sample = dataclasses.replace(open_dataset(None, "test", "synthetic-nuclei")[0], mpp=mpp)
+    judged = Judged(finds_objects).predict(sample)
+    assert judged.max() > 3
+    assert (judged == dsfcnn.load(finds_objects).segment(sample.image, mpp)).all()
+    Image.fromarray(sample.image).save(tmp_path / "a.png")
+    assert predict([tmp_path / "a.png"], finds_objects, tmp_path / "out", Options(slide_mpp=mpp, workers=0)) == {}
+    written = np.asarray(Image.open(tmp_path / "out" / "a" / "instances.png")).astype(int)
+    assert ((written > 0) == (judged > 0)).all()
+    assert panoptic_quality(judged, written).pq == 1
