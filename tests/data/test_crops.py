@@ -226,6 +226,14 @@ def test_a_damaged_file_is_named_by_the_loader_in_one_line(workers, refused):
         next(load_batches(crops, 2, range(3), workers=workers))
 
 
+@pytest.mark.parametrize("ending", ["", "raise SystemExit", "1 / 0", "list(feed)"])
+def test_a_program_that_ends_early_does_not_wait_for_its_workers(ending):
+    """They ignore SIGTERM, with which Python asks them to end."""
+    code = f"from test_crops import *; feed = load_batches(small_crops(), 4, range(3), workers=1); next(feed); {ending}"
+    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=120)
+    assert done.returncode == (1 if ending == "1 / 0" else 0), done.stderr
+
+
 def test_batches_are_prepared():
     crops = Crops(Given(plain(40, 40)), 8, 0.5)
     (batch,) = load_batches(crops, 3, range(1), prepare=lambda samples: np.stack([sample.image for sample in samples]))
