@@ -58,10 +58,17 @@ def main():
         square = on_black(sample.instances)
         for degrees in options.angles:
             found[degrees].append((*ious(square, there_and_back(square, degrees)), sample.source))
-    print(
-        "| angle | objects | median IoU of all | worst of all | of 250 pixels and more | of these up to 0.95 | worst of these | its pixels and image |"
+    heads = (
+        "angle",
+        "objects",
+        "median IoU of all",
+        "worst",
+        "of 250 pixels and more",
+        "of these up to 0.95",
+        "worst",
+        "its pixels and image",
     )
-    print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
+    print("|", " | ".join(heads), "|\n|" + " ---: |" * 7 + " --- |")
     for degrees in options.angles:
         print_row(degrees, found[degrees])
     print_row("all", [image for images in found.values() for image in images])
