@@ -58,16 +58,7 @@ def main():
         square = on_black(sample.instances)
         for degrees in options.angles:
             found[degrees].append((*ious(square, there_and_back(square, degrees)), sample.source))
-    heads = (
-        "angle",
-        "objects",
-        "median IoU of all",
-        "worst",
-        "of 250 pixels and more",
-        "of these up to 0.95",
-        "worst",
-        "its pixels and image",
-    )
+    heads = ["angle", "objects", "median IoU", "worst", "of 250 pixels and more", "of these up to 0.95", "worst", "its pixels and image"]
     print("|", " | ".join(heads), "|\n|" + " ---: |" * 7 + " --- |")
     for degrees in options.angles:
         print_row(degrees, found[degrees])
