@@ -98,6 +98,7 @@ class AnnotatedRegions:
 
     def __init__(self, files: list[tuple[Path, Path]], mpp: float, unpaired: list[str]):
         self.mpp = checked_mpp(mpp)
+        self.files = tuple(path for pair in files for path in pair)
         self.parts: list[_Part] = []
         problems, notes = list(unpaired), list[str]()
         for slide, annotations in files:
