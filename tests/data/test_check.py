@@ -94,7 +94,6 @@ def as_jpeg_cut_off(path):
 
 GOOD = png(PIXELS)
 NO_PIXELS = [(b"IHDR", struct.pack(">IIBBBBB", 0, 0, 8, 2, 0, 0, 0)), (b"IDAT", zlib.compress(b"")), (b"IEND", b"")]
-)
 BAD_IMAGES = {
     "truncated": (spoil_with(GOOD[: len(GOOD) // 2]), DataError),
     "bit flipped": (spoil_with(flipped(GOOD, len(GOOD) // 2)), DataError),
