@@ -6,9 +6,11 @@ import pickle
 
 import numpy as np
 import pytest
+import tifffile
 
 from dsfcnn.data import Crops, load_batches, open_dataset, splits
 from dsfcnn.data.annotated import find_regions, read_shapes, split_folder
+from dsfcnn.data.check import check_dataset
 from dsfcnn.data.open import recognise
 from dsfcnn.data.split import write_split
 from dsfcnn.data.synthetic.slide import SlideScene, write_slide
@@ -146,6 +148,25 @@ def test_splits_by_folder_and_by_slide(slide, tmp_path):
     write_split(tmp_path / "split.csv", split_folder(tmp_path / "flat", valid=0.25, test=0.25))
     sizes = {s: len(open_dataset(tmp_path / "flat", s, mpp=1, split_file=tmp_path / "split.csv")) for s in ("train", "valid", "test")}
     assert sizes == {"train": 4, "valid": 2, "test": 2}  # two regions in each slide
+
+
+def test_a_slide_without_resolution_is_taken_at_the_one_given(tmp_path):
+    picture = SlideScene(900, 700, mpp=0.5, tissue=1.0).draw(0, 0, 900, 700)[0]
+    tifffile.imwrite(tmp_path / "a.tif", picture, tile=(256, 256), photometric="rgb")
+    annotate(tmp_path, REGION, NUCLEUS)
+    (sample,) = data = open_dataset(tmp_path, "all", mpp=0.5)
+    assert (sample.image == picture[80:380, 100:500]).all()  # its own pixels: nothing was resampled
+    assert sample.mpp == 0.5
+    assert data.notes == ("a.tif: does not say how large a pixel is; taken as 0.5 microns",)
+    assert (pickle.loads(pickle.dumps(data))[0].image == sample.image).all()
+    report, _ = check_dataset(tmp_path, mpp=0.5)
+    assert report.splits[0].notes == list(data.notes)
+    assert report.problems == []
+
+
+def test_a_slide_with_a_resolution_needs_no_note(folder):
+    annotate(folder, REGION)
+    assert open_dataset(folder, "all", mpp=0.5).notes == ()
 
 
 def test_mistakes(folder, refused):

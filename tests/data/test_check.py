@@ -3,8 +3,10 @@
 import io
 import json
 import os
+import struct
 import subprocess
 import sys
+import zlib
 
 import numpy as np
 import pytest
@@ -66,10 +68,40 @@ def as_loop(path):
     path.symlink_to(path.name)
 
 
+def as_dangling_link(path):
+    path.unlink()
+    path.symlink_to("nowhere")
+
+
+def as_device(path):
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def chunk(kind, content):
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+
+def as_bomb(kind):
+    """A PNG with 200 MB of text or colour profile, packed."""
+    return lambda path: path.write_bytes(GOOD[:33] + chunk(kind, b"k\0\0" + zlib.compress(bytes(200 << 20))) + GOOD[33:])
+
+
+def as_jpeg_cut_off(path):
+    Image.fromarray(PIXELS).save(path, "JPEG")
+    path.write_bytes(path.read_bytes()[:-200])
+
+
 GOOD = png(PIXELS)
+NO_PIXELS = [(b"IHDR", struct.pack(">IIBBBBB", 0, 0, 8, 2, 0, 0, 0)), (b"IDAT", zlib.compress(b"")), (b"IEND", b"")]
 BAD_IMAGES = {
     "truncated": (spoil_with(GOOD[: len(GOOD) // 2]), DataError),
     "bit flipped": (spoil_with(flipped(GOOD, len(GOOD) // 2)), DataError),
+    "CRC": (spoil_with(flipped(GOOD, 30)), DataError),
+    "JPEG cut off": (as_jpeg_cut_off, DataError),
+    "zero size": (spoil_with(GOOD[:8] + b"".join(chunk(*part) for part in NO_PIXELS)), DataError),
+    "text bomb": (as_bomb(b"zTXt"), DataError),
+    "ICC bomb": (as_bomb(b"iCCP"), DataError),
     "wrong magic": (spoil_with(b"XXXX" + GOOD[4:]), DataError),
     "LFS pointer": (spoil_with(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n"), DataError),
     "HTML": (spoil_with(b"<!DOCTYPE html><html></html>"), DataError),
@@ -81,6 +113,10 @@ BAD_IMAGES = {
     "GIF": (lambda path: Image.new("L", (40, 30)).save(path, "GIF"), DataError),
     "BMP": (lambda path: Image.new("RGB", (40, 30)).save(path, "BMP"), DataError),
     "SVG": (spoil_with(b'<svg width="40" height="30"></svg>'), DataError),
+    "EPS": (spoil_with(b"%!PS-Adobe-3.0 EPSF-3.0"), DataError),
+    "unknown": (spoil_with(rng.bytes(300)), DataError),
+    "dangling link": (as_dangling_link, MissingInputError),
+    "device": (as_device, MissingInputError),
     "pipe": (as_pipe, MissingInputError),
     "loop": (as_loop, MissingInputError),
 }

@@ -4,6 +4,7 @@ import hashlib
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,18 @@ def plain(height, width, mpp=0.5):
     """An image whose colours are its places, with one object everywhere."""
     y, x = np.mgrid[:height, :width]
     return Sample(np.stack([y, x, 0 * y], -1).astype(np.uint8), np.ones((height, width), np.int32), None, mpp, "plain")
+
+
+PLAIN = Augment(filter=0, hue=0, saturation=0, brightness=0, contrast=0)  # turns and flips, no colours
+
+
+def fitted_plane(image, channel):
+    """Least squares: (constant, step down, step right) of a channel and how far its pixels are from that."""
+    y, x = np.mgrid[: image.shape[0], : image.shape[1]]
+    design = np.stack([np.ones(y.size), y.ravel(), x.ravel()], 1)
+    values = image[..., channel].ravel().astype(float)
+    found = np.linalg.lstsq(design, values, rcond=None)[0]
+    return found, np.abs(values - design @ found).max()
 
 
 def small_crops():
@@ -121,19 +134,50 @@ def test_seeds_and_epochs_differ():
 
 def test_turned_cuts_stay_inside_the_image():
     """Colours are places, so a mirrored corner would show as a place that is out of line with its neighbours."""
-    crops = Crops(Given(plain(120, 100)), 64, 0.5, per_epoch=40, augment=Augment(filter=0, hue=0, saturation=0, brightness=0, contrast=0))
-    y, x = np.mgrid[:64, :64]
-    design = np.stack([np.ones(64 * 64), y.ravel(), x.ravel()], 1)
+    crops = Crops(Given(plain(120, 100)), 64, 0.5, per_epoch=40, augment=PLAIN)
     for index in range(40):
         image = crops.draw(0, index).image
         for channel in (0, 1):
-            values = image[..., channel].ravel().astype(float)
-            plane = design @ np.linalg.lstsq(design, values, rcond=None)[0]
-            assert np.abs(values - plane).max() < 1.1, "not a plane: something was mirrored"
+            assert fitted_plane(image, channel)[1] < 1.1, "not a plane: something was mirrored"
+
+
+@pytest.mark.parametrize(("side", "widest"), [(220, 1.25), (101, 1.1)])  # the smaller image has room for a factor of 1.1 at 45 degrees
+def test_scaled_cuts_cover_more_or_less_tissue_and_stay_inside(side, widest):
+    crops = Crops(Given(plain(side, side)), 65, 0.5, per_epoch=200, augment=replace(PLAIN, scale=0.25))
+    scales = []
+    for index in range(200):
+        sample = crops.draw(0, index)
+        (_, down, right), far = fitted_plane(sample.image, 0)
+        assert far < 1.1, "not a plane: something was mirrored"
+        scales.append(np.hypot(down, right))
+        assert sample.mpp == 0.5
+    assert 0.79 < min(scales) < 0.82
+    assert widest - 0.02 < max(scales) < 1.26
+    if side > 200:  # nothing is in the way: as often out as in
+        assert abs(np.log(scales).mean()) < 0.03
+
+
+def test_scaled_images_and_instances_still_match():
+    y, x = np.mgrid[:200, :200]
+    disc = np.hypot(y - 90, x - 110) < 40
+    given = Sample(np.where(disc, 255, 0)[..., None].repeat(3, 2).astype(np.uint8), disc.astype(np.int32), None, 0.5, "disc")
+    areas = []
+    for index in range(20):
+        sample = Crops(Given(given), 120, 0.5, per_epoch=20, augment=replace(PLAIN, scale=0.3)).draw(0, index)
+        light, inside = sample.image[..., 0] > 127, sample.instances > 0
+        assert (light & inside).sum() > 0.98 * (light | inside).sum()
+        areas.append(inside.sum())
+    assert max(areas) > 1.5 * min(areas)
+
+
+def test_cuts_without_scaling_keep_their_bytes():
+    """Made before scaling existed: turning it off must not take a random number."""
+    crops = Crops(Given(plain(120, 100)), 64, 0.5, per_epoch=8, augment=PLAIN)
+    assert digest([crops.draw(0, index) for index in range(8)])[:16] == "6b249c4d40fb97a3"
 
 
 def test_cuts_reach_every_corner_of_an_image():
-    crops = Crops(Given(plain(60, 50)), 20, 0.5, per_epoch=300, augment=Augment(filter=0, hue=0, saturation=0, brightness=0, contrast=0))
+    crops = Crops(Given(plain(60, 50)), 20, 0.5, per_epoch=300, augment=PLAIN)
     images = np.stack([crops.draw(0, index).image for index in range(300)])
     assert images[..., 0].min() <= 1
     assert images[..., 0].max() >= 58
@@ -180,6 +224,14 @@ def test_a_damaged_file_is_named_by_the_loader_in_one_line(workers, refused):
     crops = Crops(Broken(plain(9, 9)), 8, 0.5)
     with refused(DataError, "get it again"):
         next(load_batches(crops, 2, range(3), workers=workers))
+
+
+@pytest.mark.parametrize("ending", ["", "raise SystemExit", "1 / 0", "list(feed)"])
+def test_a_program_that_ends_early_does_not_wait_for_its_workers(ending):
+    """They ignore SIGTERM, with which Python asks them to end."""
+    code = f"from test_crops import *; feed = load_batches(small_crops(), 4, range(3), workers=1); next(feed); {ending}"
+    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=120)
+    assert done.returncode == (1 if ending == "1 / 0" else 0), done.stderr
 
 
 def test_batches_are_prepared():

@@ -8,8 +8,6 @@ from scipy import ndimage
 
 from dsfcnn import metrics, tasks
 from dsfcnn.errors import DataError
-from dsfcnn.tasks.decode import fill_holes
-from dsfcnn.tasks.diamonds import grow
 
 laws = settings(max_examples=60, deadline=None, derandomize=True)
 
@@ -135,18 +133,6 @@ def test_sizes_scale_with_the_square():
     speck[10:21, 10:21] = 1  # erosion by 3 px leaves 25 px
     assert task.decode(perfect(task, speck)).any()
     assert not task.decode(perfect(task, speck), mpp=0.125).any()  # there 10 px are 40
-
-
-def test_growth_takes_nothing_from_neighbours():
-    labels = np.array([[2, 2, 0, 0, 0, 1, 1, 0, 0, 0, 0]], np.int32)
-    assert grow(labels, 2).tolist() == [[2, 2, 2, 1, 1, 1, 1, 1, 1, 0, 0]]
-
-
-@laws
-@given(st.integers(0, 2**32 - 1))
-def test_holes_are_those_of_scipy(seed):
-    mask = np.random.default_rng(seed).random((12, 14)) < 0.6
-    np.testing.assert_array_equal(fill_holes(mask), ndimage.binary_fill_holes(mask))
 
 
 def test_thousands_of_objects():

@@ -85,6 +85,15 @@ def test_two_processes_have_the_losses_of_one(nuclei, losses, tmp_path):
         torch.testing.assert_close(models[1][name], weight, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(("model", "group"), [("vfcnn-tumour", "C4"), ("hnet-tumour", "null")])
+def test_norms_of_the_peers_are_synchronised_too(model, group, tumour, losses):
+    changes = ["precision=float64", "steps=3", "options={}", "validate_every=3", f"model={model}", f"group={group}", "width=0.2", "crop=16"]
+    (alone,) = losses(tumour, 1, *changes)
+    first, second = losses(tumour, 2, *changes)
+    assert (first == second).all()
+    assert np.abs(first - alone).max() < 1e-9
+
+
 def test_class_weights_are_those_of_the_whole_batch(tumour, losses):
     changes = ["precision=float64", "steps=3", "options.dropout=0", "class_weights=[1.0, 5.0]", "batch=6", "validate_every=3"]
     (alone,) = losses(tumour, 1, *changes)

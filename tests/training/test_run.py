@@ -2,6 +2,7 @@
 
 import csv
 import fcntl
+import hashlib
 import json
 import shutil
 import signal
@@ -197,6 +198,32 @@ def test_a_run_goes_on_with_its_own_data_only(train, patches, tumour, whole, tmp
     assert train(tumour, run, f"data={other}", "steps=2").code == 0
     next((other / "train" / "normal").iterdir()).unlink()
     said(train(tumour, run, f"data={other}", "steps=2", "--resume"), 2, "data: not the images")
+
+
+def test_a_file_of_another_size_is_other_data(train, patches, tumour, tmp_path):
+    other, run = tmp_path / "data", tmp_path / "run"
+    shutil.copytree(patches, other)
+    assert train(tumour, run, f"data={other}", "steps=2").code == 0
+    last = max((other / "valid" / "tumour").iterdir())
+    Image.new("RGB", (20, 20)).save(last)
+    said(train(tumour, run, f"data={other}", "steps=2", "--resume"), 2, "data: not the images")
+
+
+def test_the_record_names_the_best_weights(whole):
+    record = json.loads((whole / "run.json").read_text())
+    assert record["best_sha256"] == hashlib.sha256((whole / "best" / "model.safetensors").read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("part", ["images", "labels"])
+def test_a_damaged_file_ends_training_by_its_name(part, workers, train, nuclei, squares, tmp_path):
+    """And at once: workers of a run that fails must not keep it waiting."""
+    shutil.copytree(squares, tmp_path / "data")
+    path = max((tmp_path / "data" / "train" / part).iterdir())
+    path.write_bytes(path.read_bytes()[:-100])
+    done = train(nuclei, tmp_path / "run", f"data={tmp_path / 'data'}", f"workers={workers}")
+    said(done, 65, str(path), "a damaged")
+    assert not (tmp_path / "run" / "best").exists()
 
 
 def test_there_must_be_a_run_to_go_on_with(train, tumour, tmp_path):

@@ -19,7 +19,7 @@ def check(
     folder: _Folder,
     format: Annotated[str, typer.Option(help="pcam, kumar, crag, glas, rotmnist, folder, slides, or auto to look.")] = "auto",
     split: Annotated[str | None, typer.Option(help="Only this split.")] = None,
-    mpp: Annotated[float | None, typer.Option(help="Microns per pixel, where the data set does not say.")] = None,
+    mpp: Annotated[float | None, typer.Option("--mpp", "--data-mpp", help="Microns per pixel, where the data set does not say.")] = None,
     split_file: Annotated[Path | None, typer.Option(help="Table that divides a folder without splits.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for montage.png and report.json.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")] = False,
@@ -113,6 +113,8 @@ def _print_report(report: "Report") -> None:
             print(f"  objects: {split.objects:,}; in an image {fewest} to {most}, median {median:g}")
         if split.classes:
             print(f"  classes: {', '.join(f'{name} {count}' for name, count in split.classes.items())}")
+        for sentence in split.notes:
+            print(f"  note: {sentence}")
     for sentence in report.duplicates:
         print(f"duplicate: {sentence}")
     for sentence in report.problems:

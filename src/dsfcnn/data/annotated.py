@@ -8,7 +8,8 @@
   that it meets, cut off at their edge.
 
 What lies outside a region that is no rectangle is painted white, since nobody has looked at it. Regions of more than 2048 pixels a side are
-taken in parts. A plain image in place of a slide is taken to have the resolution that is asked for.
+taken in parts. A slide that does not say how large its pixels are, or a plain image in place of one, is taken to have the resolution that
+is asked for.
 """
 
 import gzip
@@ -28,11 +29,13 @@ from dsfcnn.data.sample import Sample, checked_mpp, place_in
 from dsfcnn.data.split import SPLITS, make_split, read_split
 from dsfcnn.errors import DataError, DsfcnnError, UsageError
 from dsfcnn.slides import Slide, open_slide
+from dsfcnn.slides.resolution import UnknownResolution
 from dsfcnn.slides.source import open_file, shown
 
 _PART = 2048  # pixels a side of what is read at once: 12 MB
 _LARGEST = 2 << 30  # bytes of GeoJSON; a slide with a million nuclei has about 1 GB
 _ENDS = (".geojson", ".geojson.gz")
+_OWN = ("metadata", "TIFF resolution tag", "objective power")  # where a slide itself says how large a pixel is
 
 
 @dataclass(frozen=True)
@@ -95,14 +98,18 @@ class AnnotatedRegions:
 
     def __init__(self, files: list[tuple[Path, Path]], mpp: float, unpaired: list[str]):
         self.mpp = checked_mpp(mpp)
+        self.files = tuple(path for pair in files for path in pair)
         self.parts: list[_Part] = []
-        problems = list(unpaired)
+        problems, notes = list(unpaired), list[str]()
         for slide, annotations in files:
             try:
-                self.parts += _parts_of(slide, annotations, mpp)
+                with _open(slide, mpp) as opened:
+                    self.parts += _parts_of(opened, annotations, mpp)
+                    if opened.mpp_source not in _OWN:
+                        notes.append(f"{shown(slide.name)}: does not say how large a pixel is; taken as {mpp:g} microns")
             except DsfcnnError as error:
                 problems.append(str(error))
-        self.unpaired = tuple(problems)
+        self.unpaired, self.notes = tuple(problems), tuple(notes)
         self._slide: tuple[int, Path, Slide] | None = None
 
     def __len__(self) -> int:
@@ -130,7 +137,7 @@ class AnnotatedRegions:
         if self._slide is None or self._slide[:2] != (os.getpid(), path):
             if self._slide is not None and self._slide[0] == os.getpid():
                 self._slide[2].close()
-            self._slide = (os.getpid(), path, open_slide(path, image_mpp=self.mpp))
+            self._slide = (os.getpid(), path, _open(path, self.mpp))
         return self._slide[2]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -182,10 +189,17 @@ def _match(folder: Path) -> tuple[list[tuple[Path, Path]], list[str]]:
     return files, alone
 
 
-def _parts_of(slide: Path, annotations: Path, mpp: float) -> list[_Part]:
-    with open_slide(slide, image_mpp=mpp) as opened:
-        scale, bounds = mpp / opened.mpp, opened.bounds
-    regions, objects = find_regions(read_shapes(annotations, bounds))
+def _open(path: Path, mpp: float) -> Slide:
+    """With the resolution that the slide itself has, else with ``mpp``."""
+    try:
+        return open_slide(path, image_mpp=mpp)
+    except UnknownResolution:
+        return open_slide(path, mpp=mpp)
+
+
+def _parts_of(slide: Slide, annotations: Path, mpp: float) -> list[_Part]:
+    scale = mpp / slide.mpp
+    regions, objects = find_regions(read_shapes(annotations, slide.bounds))
     if not regions:
         raise DataError(f"{shown(annotations)}: no region; draw a rectangle around what you have annotated and give it the class Region")
     shapes, found = _Shapes(objects), list[_Part]()
@@ -195,7 +209,7 @@ def _parts_of(slide: Path, annotations: Path, mpp: float) -> list[_Part]:
         for y in range(0, height, _PART):
             for x in range(0, width, _PART):
                 size = min(_PART, width - x), min(_PART, height - y)
-                found.append(_Part(slide, shapes, region, len(found), left + x * scale, top + y * scale, *size, scale))
+                found.append(_Part(slide.path, shapes, region, len(found), left + x * scale, top + y * scale, *size, scale))
     return found
 
 

@@ -24,6 +24,8 @@ class Augment:
     Args:
         turn: turn by any angle.
         flip: mirror upwards and sideways, each with probability 1/2.
+        scale: largest change of the magnification, a factor from 1 / (1 + scale) to 1 + scale, uniform in its logarithm; not in the paper,
+            0 turns it off.
         shift: where an image leaves no room to move the crop, move it by up to this part of its size and mirror the border.
         border: what lies outside such an image: its mirror image, or black for digits.
         filter: probability of one of Gaussian blur, median blur (3 or 5 pixels) and noise.
@@ -37,6 +39,7 @@ class Augment:
 
     turn: bool = True
     flip: bool = True
+    scale: float = 0.0
     shift: float = 0.01
     border: Literal["mirror", "black"] = "mirror"
     filter: float = 0.5
@@ -56,6 +59,8 @@ class Augment:
             raise UsageError(f"augmentation with border = {self.border!r}; use mirror or black")
         if self.filter > 1:
             raise UsageError(f"augmentation with filter = {self.filter}; use a probability from 0 to 1")
+        if self.scale > 1:
+            raise UsageError(f"augmentation with scale = {self.scale}; use at most 1, which is a factor of two")
         if max(self.saturation, self.contrast, self.stain) >= 1:
             raise UsageError("augmentation that can take a factor to zero; use saturation, contrast and stain below 1")
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from dsfcnn.data.open import open_split
+from dsfcnn.data.annotated import AnnotatedRegions
+from dsfcnn.data.open import open_dataset
 from dsfcnn.data.open import splits as splits_of
 from dsfcnn.data.sample import Dataset, Sample
 from dsfcnn.errors import DsfcnnError
@@ -30,6 +31,7 @@ class SplitReport:
     objects: int | None = None  # None for classified images
     objects_per_image: tuple[int, float, int] | None = None  # fewest, median, most
     classes: dict[str, int] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)  # what was taken for granted
     problems: list[str] = field(default_factory=list)
 
 
@@ -66,7 +68,7 @@ def check_dataset(
     duplicates: list[str] = []
     format_name = format
     for name in [split] if split else splits_of(folder, format, split_file):
-        data = open_split(folder, name, format, mpp, split_file=split_file)
+        data = open_dataset(folder, name, format, mpp, split_file=split_file, complete=False)
         format_name = data.name
         report, pictures = _check_split(data, name, seen, duplicates, progress)
         reports.append(report)
@@ -77,7 +79,8 @@ def check_dataset(
 def _check_split(
     data: Dataset, name: str, seen: dict[bytes, tuple[str, str]], duplicates: list[str], progress: Callable[[str, int, int], None]
 ) -> tuple[SplitReport, list[np.ndarray]]:
-    report = SplitReport(name, len(data), mpp=data.mpp, problems=list(data.unpaired))
+    notes = list(data.notes) if isinstance(data, AnnotatedRegions) else []
+    report = SplitReport(name, len(data), mpp=data.mpp, notes=notes, problems=list(data.unpaired))
     sizes, labels, objects, pictures = Counter[str](), Counter[str](), list[int](), list[np.ndarray]()
     shown = set(np.linspace(0, len(data) - 1, min(_SHOWN, len(data))).astype(int).tolist())
     for index in range(len(data)):

@@ -82,11 +82,24 @@ class Crops:
         height, width = whole.image.shape[:2]
         scale = self.mpp / whole.mpp
         view = View.turned(self.size, ((height - 1) / 2, (width - 1) / 2), degrees, scale, flip)
+        if augment and augment.scale:
+            scale *= _wider(view, (height, width), 1 + augment.scale, rng.random())
+            view = View.turned(view.size, view.centre, degrees, scale, flip)
         shift = augment.shift * self.size * scale if augment else 0.0
         centre = [_place(length, reach, shift, rng.random()) for length, reach in zip((height, width), view.reach())]
         if not degrees and scale == 1:  # nothing to interpolate: whole pixels
             centre = [round(c - (self.size - 1) / 2) + (self.size - 1) / 2 for c in centre]
         return View(view.size, (centre[0], centre[1]), view.matrix)
+
+
+def _wider(view: View, shape: tuple[int, int], most: float, where: float) -> float:
+    """Factor on the tissue that a cut covers: 1 / most to most, uniform in its logarithm, for ``where`` in [0, 1).
+
+    Where the image has room for the cut as it is, the factor goes no further than that room.
+    """
+    room = min((length - 1) / (2 * reach) if reach else most for length, reach in zip(shape, view.reach()))
+    largest = min(most, room) if room >= 1 else most
+    return float(np.exp((1 - where) * np.log(largest) - where * np.log(most)))
 
 
 def _place(length: int, reach: float, shift: float, where: float) -> float:

@@ -21,20 +21,24 @@ class ClassFolders:
 
     classes: tuple[str, ...]
     mpp: float
-    files: tuple[tuple[Path, int], ...]
+    labelled: tuple[tuple[Path, int], ...]  # with the class of each
     name: str = "folder"
     unpaired: tuple[str, ...] = ()
 
     def __len__(self) -> int:
-        return len(self.files)
+        return len(self.labelled)
 
     def __getitem__(self, index: int) -> Sample:
-        path, label = self.files[place_in(len(self), index)]
+        path, label = self.labelled[place_in(len(self), index)]
         return Sample(read_image(path), None, label, self.mpp, self.source(index))
 
     def source(self, index: int) -> str:
-        path = self.files[index][0]
+        path = self.labelled[index][0]
         return shown(f"{path.parent.name}/{path.name}")
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return tuple(path for path, _ in self.labelled)
 
 
 def splits(folder: Path, split_file: Path | None = None) -> list[str]:

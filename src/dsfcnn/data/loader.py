@@ -4,10 +4,13 @@ Batch number s of a training is made of the cuts at the places s * batch, s * ba
 number of processes changes nothing, a training goes on at any step, and the processes live on from epoch to epoch with what they decoded.
 """
 
+import atexit
+import multiprocessing
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from dsfcnn.data.crops import Crops
@@ -39,15 +42,26 @@ def load_batches(
     own = torch.Generator().manual_seed(0)
     options = {"num_workers": workers, "generator": own, "worker_init_fn": _leave_signals if workers else None}
     loader = DataLoader(source, batch_size=None, sampler=steps, **options)  # type: ignore[arg-type,var-annotated]
-    before = signal.getsignal(signal.SIGCHLD)
+    before, others = signal.getsignal(signal.SIGCHLD), multiprocessing.active_children()
     feed = iter(loader)
+    end = partial(_kill, [child for child in multiprocessing.active_children() if child not in others])
+    atexit.register(end)  # for a program that ends early: Python itself would wait for them after a SIGTERM, which they ignore
     if workers and threading.current_thread() is threading.main_thread():
         # torch's handler raises wherever the program is when a worker dies; the loader notices by itself when it waits for that worker.
         signal.signal(signal.SIGCHLD, before or signal.SIG_DFL)
-    for found in feed:
-        if isinstance(found, _Failure):
-            raise found.error
-        yield found.value
+    try:
+        for found in feed:
+            if isinstance(found, _Failure):
+                raise found.error
+            yield found.value
+    finally:
+        del feed  # torch ends the processes now, even where an error's traceback keeps this frame
+        atexit.unregister(end)
+
+
+def _kill(workers: list[Any]) -> None:
+    for worker in workers:
+        worker.kill()
 
 
 def _leave_signals(worker: int) -> None:

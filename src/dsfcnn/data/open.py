@@ -11,6 +11,7 @@ from dsfcnn.slides.source import shown
 
 # Asked in this order: the first whose files are there is the format.
 _READERS = {"pcam": pcam, "rotmnist": rotmnist, "glas": glas, "crag": crag, "kumar": kumar, "slides": annotated, "folder": own}
+_DIVIDED = ("folder", "slides")  # a split file may divide them
 _SYNTHETIC = {f"synthetic-{kind}": kind for kind in KINDS}
 FORMATS = (*_READERS, *_SYNTHETIC)
 
@@ -23,6 +24,7 @@ def open_dataset(
     *,
     split_file: str | Path | None = None,
     cache: str | Path | None = None,
+    complete: bool = True,
 ) -> Dataset:
     """A split of the data set in a folder.
 
@@ -33,62 +35,45 @@ def open_dataset(
         mpp: microns per pixel of the images; None is what the data set is known for. Slides are read at this resolution.
         split_file: divides a folder that has no splits (``dsfcnn data split``).
         cache: folder for what takes long to make (rotated MNIST); None makes it again each time.
-
-    Raises:
-        DataError: an image without truth or the like; ``dsfcnn data check`` lists them all.
+        complete: refuse a split with an image without truth or the like (a :class:`DataError`); False leaves ``unpaired`` to the caller.
     """
-    found = open_split(folder, split, format, mpp, split_file=split_file, cache=cache)
-    if found.unpaired:
+    if format in _SYNTHETIC:
+        return Drawn(_SYNTHETIC[format], split)
+    there = splits(folder, format, split_file)
+    folder, format = _given(folder, format)
+    if split not in there:
+        raise UsageError(f"{shown(folder)}: no split {split!r} in the format {format}; it has {', '.join(there) or 'none'}")
+    if format == "rotmnist":
+        return rotmnist.open_split(folder, split, None if cache is None else Path(cache))
+    division = {"split_file": None if split_file is None else Path(split_file)} if format in _DIVIDED else {}
+    found: Dataset = _READERS[format].open_split(folder, split, mpp, **division)
+    if found.unpaired and complete:
         more = f" (and {len(found.unpaired) - 1} more)" if len(found.unpaired) > 1 else ""
         said, _, advice = found.unpaired[0].rpartition("; ")
         raise DataError(f"{said}{more}; {advice}, dsfcnn data check lists all")
     return found
 
 
-def open_split(
-    folder: str | Path | None,
-    split: str,
-    format: str = "auto",
-    mpp: float | None = None,
-    *,
-    split_file: str | Path | None = None,
-    cache: str | Path | None = None,
-) -> Dataset:
-    """As ``open_dataset``, but files without a partner are left to the caller."""
-    if format in _SYNTHETIC:
-        return Drawn(_SYNTHETIC[format], split)
-    folder = _given(folder)
-    division = None if split_file is None else Path(split_file)
-    format = recognise(folder) if format == "auto" else format
-    there = splits(folder, format, division)
-    if split not in there:
-        raise UsageError(f"{shown(folder)}: no split {split!r} in the format {format}; it has {', '.join(there) or 'none'}")
-    if format == "rotmnist":
-        return rotmnist.open_split(folder, split, None if cache is None else Path(cache))
-    if format in ("folder", "slides"):
-        return _READERS[format].open_split(folder, split, mpp, division)
-    return _READERS[format].open_split(folder, split, mpp)
-
-
 def splits(folder: str | Path | None, format: str = "auto", split_file: str | Path | None = None) -> list[str]:
     """The splits of a data set."""
     if format in _SYNTHETIC:
         return list(Drawn.COUNTS)
-    folder = _given(folder)
-    format = recognise(folder) if format == "auto" else format
-    if format not in _READERS:
-        raise UsageError(f"no data format {format!r}; use auto or one of {', '.join(FORMATS)}")
-    if format in ("folder", "slides"):
+    folder, format = _given(folder, format)
+    if format in _DIVIDED:
         return _READERS[format].splits(folder, None if split_file is None else Path(split_file))
     if split_file is not None:
         raise UsageError(f"{shown(folder)}: {format} comes with its own splits; leave the split file away")
     return _READERS[format].splits(folder)
 
 
-def _given(folder: str | Path | None) -> Path:
+def _given(folder: str | Path | None, format: str) -> tuple[Path, str]:
+    """The folder and the format of the files in it."""
     if folder is None:
         raise UsageError(f"only drawn data needs no folder; give one, or a format of {', '.join(_SYNTHETIC)}")
-    return Path(folder)
+    if format != "auto" and format not in _READERS:
+        raise UsageError(f"no data format {format!r}; use auto or one of {', '.join(FORMATS)}")
+    folder = Path(folder)
+    return folder, recognise(folder) if format == "auto" else format
 
 
 def recognise(folder: Path) -> str:

@@ -56,6 +56,10 @@ class Pairs:
     def source(self, index: int) -> str:
         return self.pairs[index].name
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return tuple(path for pair in self.pairs for path in (pair.image, pair.truth))
+
 
 def match(
     images: Iterable[Path], truths: Iterable[Path], stem_of_truth: Callable[[Path], str] = lambda path: path.stem

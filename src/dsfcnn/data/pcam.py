@@ -80,6 +80,10 @@ class HDF5Patches:
     def source(self, index: int) -> str:
         return f"{shown(self.images.name)}[{index}]"
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return self.images, self.labels
+
     def _x(self) -> Any:
         """The array of images, opened once in each process: HDF5's own state does not survive a fork."""
         if self._files is None or self._files[0] != os.getpid():
@@ -145,6 +149,10 @@ class MosaicPatches:
     def source(self, index: int) -> str:
         patch = self.patches[index]
         return f"{shown(patch.mosaic)}[{patch.row},{patch.col}]"
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return self.folder / "labels.csv", *(self.folder / name for name in sorted({patch.mosaic for patch in self.patches}))
 
     def _mosaic(self, name: str) -> np.ndarray:
         if name not in self._mosaics:

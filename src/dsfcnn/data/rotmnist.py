@@ -38,6 +38,7 @@ class Digits:
     classes: tuple[str, ...] = tuple("0123456789")
     mpp: float = 1.0
     unpaired: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -64,11 +65,11 @@ def open_split(folder: Path, split: str, cache: Path | None = None) -> Digits:
     official = folder / _OFFICIAL.format("test" if split == "test" else "train_valid")
     sources = [official] if official.exists() else [_idx_file(folder, name) for name in _IDX]
     if cache is None:
-        return Digits(_make(sources, split), split)
+        return Digits(_make(sources, split), split, files=tuple(sources))
     kept = cache / f"rotmnist-{split}-{_digest(sources)}.npy"
     if not kept.exists():
         _keep(kept, _make(sources, split))
-    return Digits(_open_kept(kept), split)
+    return Digits(_open_kept(kept), split, files=tuple(sources))
 
 
 def _make(sources: list[Path], split: str) -> np.ndarray:

@@ -1,6 +1,7 @@
 """What every data set gives: one image with its truth, its resolution and the name of its file."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -42,6 +43,11 @@ class Dataset(Protocol):
     @property
     def unpaired(self) -> tuple[str, ...]:
         """A sentence for each file whose partner is missing."""
+        ...
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All files that samples are read from; none for drawn data."""
         ...
 
     def __len__(self) -> int: ...

@@ -114,13 +114,17 @@ class VectorNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.training:
-            mean_square = x.square().sum(2).mean((0, 2, 3))
+            mean_square = self.batch_mean_square(x)
             with torch.no_grad():
                 self.mean_square.lerp_(mean_square.to(self.mean_square), self.momentum)
         else:
             mean_square = self.mean_square
         scale = self.weight * (mean_square + self.eps).rsqrt()
         return x * scale[:, None, None, None]
+
+    def batch_mean_square(self, x: Tensor) -> Tensor:
+        """Mean of the squared lengths of every field's arrows."""
+        return x.square().sum(2).mean((0, 2, 3))
 
 
 class VectorLength(nn.Module):

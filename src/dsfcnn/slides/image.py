@@ -88,7 +88,7 @@ def _expect_acceptable(image: Image.Image, kind: str, head: bytes, name: str, ma
     if width < 1 or height < 1:
         raise DataError(f"{name}: an image of {width} x {height} pixels; get it again")
     if width * height > max_pixels:
-        raise DataError(f"{name}: {width} x {height} pixels, more than {max_pixels:,}; raise --max-pixels if you have the memory")
+        raise DataError(f"{name}: {width} x {height} pixels, more than {max_pixels:,}; cut it up (dsfcnn predict takes --max-pixels)")
     bits = _bits(image, kind, head)
     if bits > 8:
         raise DataError(f"{name}: {bits} bits per channel; convert it to 8-bit RGB yourself, since the range is a choice")

@@ -4,15 +4,18 @@ Objects come out as int32 ids 1, 2, ... from the largest to the smallest. All ne
 Nothing depends on the direction of the image: turned probabilities give turned objects, unless two values tie.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
 from skimage.segmentation import watershed
 
-from dsfcnn.tasks.diamonds import diamond_radius, dilate, erode, grow
+from dsfcnn.tasks.diamonds import diamond_radius, dilate
+from dsfcnn.tasks.runs import Runs, connect, fill_holes, find_runs, grow, intersect, paint
+
+_Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -46,28 +49,52 @@ def decode_nuclei(
     with several are flooded, each for itself. So the result is that of a watershed over the whole image, and a place does not depend on
     what is far from it. (Where marker pixels of a region tie exactly, the library's order of flooding decides, there as here.)
     """
-    pixel = mpp**2
-    regions, _ = ndimage.label(nucleus > settings.object_threshold)
-    regions = drop_small(regions, settings.smallest_region / pixel)
-    inside = (marker > settings.marker_threshold) & (contour < settings.contour_threshold) & (regions != 0)
-    markers, count = ndimage.label(fill_holes(inside))
-    markers = drop_small(markers, settings.smallest_marker / pixel) * (regions != 0)
+    shape, pixel = nucleus.shape, mpp**2
+    regions, region = _large(find_runs(shape, lambda rows: nucleus[rows] > settings.object_threshold), settings.smallest_region / pixel)
+    likely = find_runs(shape, lambda rows: (marker[rows] > settings.marker_threshold) & (contour[rows] < settings.contour_threshold))
+    inside, _, _ = intersect(likely, regions)
+    filled, number = _large(fill_holes(inside), settings.smallest_marker / pixel)
+    markers, one, other = intersect(filled, regions)
+    number, home = number[one], region[other]
 
-    marked = markers != 0
-    pairs = regions[marked].astype(np.int64) * (count + 1) + markers[marked]
-    runs = pairs[np.diff(pairs, prepend=-1) != 0]  # along a row a pair repeats: few are left to sort
-    region_of, marker_of = np.divmod(np.unique(runs), count + 1)
-    marker_in = np.zeros(regions.max() + 1, np.int32)  # of several any one: flooding overwrites the whole region
-    marker_in[region_of] = marker_of
-    objects = marker_in[regions]
-    several = np.flatnonzero(np.bincount(region_of) > 1)
-    boxes = ndimage.find_objects(regions)
-    for region in several:
-        box = boxes[region - 1]
-        part = regions[box] == region
-        flooded = watershed(-marker[box], markers=markers[box], mask=part)
-        objects[box][part] = flooded[part]
-    return by_size(objects)
+    count = int(number.max(initial=0)) + 1
+    region_of, marker_of = np.divmod(np.unique(home * count + number), count)
+    markers_in = np.bincount(region_of, minlength=int(region.max(initial=0)) + 1)
+    only = np.zeros(len(markers_in), np.int64)
+    only[region_of] = marker_of
+    single, several = markers_in[region] == 1, markers_in > 1
+    area = regions[single].area(only[region[single]], count)
+    own, seeded = several[region], several[home]
+    flooded = list(_flood(marker, regions[own], region[own], markers[seeded], number[seeded], home[seeded]))
+    area += np.bincount(np.concatenate([[], *(found for _, found in flooded)]).astype(np.int64), minlength=count)
+    rank = _by_size(area)
+    objects = paint(regions[single], rank[only[region[single]]])
+    for place, found in flooded:
+        objects[place] = rank[found]
+    return objects
+
+
+def _flood(
+    marker: NDArray[Any], regions: Runs, region: _Numbers, markers: Runs, number: _Numbers, home: _Numbers
+) -> Iterator[tuple[tuple[_Numbers, _Numbers], _Numbers]]:
+    """Pixels (rows, columns) of each region, and the number of the marker that floods each from among the markers whose home it is."""
+    for a, b in zip(_groups(region), _groups(home)):
+        region_runs, seed_runs = regions[a], markers[b]
+        top, left = region_runs.row[0], region_runs.column.min()
+        size = int(region_runs.row[-1] + 1 - top), int((region_runs.column + region_runs.length).max() - left)
+        place = region_runs.pixels()
+        box = place[0] - top, place[1] - left
+        part, surface, seeds = np.zeros(size, bool), np.zeros(size, marker.dtype), np.zeros(size, np.int32)
+        part[box], surface[box] = True, -marker[place]
+        rows, columns = seed_runs.pixels()
+        seeds[rows - top, columns - left] = np.repeat(number[b] + 1, seed_runs.length)
+        yield place, watershed(surface, markers=seeds, mask=part)[box] - 1
+
+
+def _groups(owner: _Numbers) -> list[_Numbers]:
+    """Which runs belong to each owner, in its order."""
+    order = np.argsort(owner, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(owner[order])) + 1) if len(owner) else []
 
 
 def decode_glands(inner: NDArray[Any], contour: NDArray[Any], mpp: float, settings: GlandSettings) -> NDArray[np.int32]:
@@ -75,33 +102,33 @@ def decode_glands(inner: NDArray[Any], contour: NDArray[Any], mpp: float, settin
 
     Growing takes background only: between two glands a pixel goes to the nearest, at equal distance to the larger one.
     """
-    mask = fill_holes((inner > settings.inner_threshold) & (contour <= settings.contour_threshold))
-    radius = diamond_radius(settings.opening, mpp)
-    labels, _ = ndimage.label(dilate(erode(mask, radius), radius))
-    return by_size(grow(by_size(drop_small(labels, settings.smallest_gland / mpp**2)), diamond_radius(settings.growth, mpp)))
+    shape, radius = inner.shape, diamond_radius(settings.opening, mpp)
+    likely = find_runs(shape, lambda rows: (inner[rows] > settings.inner_threshold) & (contour[rows] <= settings.contour_threshold))
+    filled = fill_holes(likely)
+
+    def opened(rows: slice) -> NDArray[np.bool_]:
+        around = slice(max(0, rows.start - 2 * radius), min(shape[0], rows.stop + 2 * radius))
+        mask = paint(filled, np.ones(len(filled.start), bool), around)
+        eroded = ~dilate(~mask, radius)
+        return dilate(eroded, radius)[rows.start - around.start : rows.stop - around.start]
+
+    parts, part = _large(find_runs(shape, opened), settings.smallest_gland / mpp**2)
+    count = int(part.max(initial=0)) + 1
+    size = _by_size(parts.area(part, count))[part].astype(np.int64)
+    glands, gland = grow(parts, size, diamond_radius(settings.growth, mpp))
+    return paint(glands, _by_size(glands.area(gland, count + 1))[gland])
 
 
-def fill_holes(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The mask and the background that it closes off from the image's border."""
-    background, count = ndimage.label(~mask)
-    open_ = np.zeros(count + 1, bool)
-    for edge in (background[0], background[-1], background[:, 0], background[:, -1]):
-        open_[edge] = True
-    open_[0] = False  # the mask itself
-    return ~open_[background]
+def _large(runs: Runs, smallest: float) -> tuple[Runs, _Numbers]:
+    """The runs of the connected objects of ``smallest`` pixels and more, and the number of the object of each."""
+    owner, count = connect(runs)
+    large = (runs.area(owner, count) >= smallest)[owner]
+    return runs[large], owner[large]
 
 
-def drop_small(labels: NDArray[np.int32], smallest: float) -> NDArray[np.int32]:
-    """The map without the objects of fewer than ``smallest`` pixels; ids stay."""
-    area = np.bincount(labels.ravel())
-    return np.where(area >= smallest, np.arange(len(area), dtype=np.int32), 0).astype(np.int32)[labels]
-
-
-def by_size(labels: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Ids 1, 2, ... from the largest object to the smallest; equal ones keep their order."""
-    area = np.bincount(labels.ravel())
-    area[0] = 0
+def _by_size(area: _Numbers) -> NDArray[np.int32]:
+    """New ids of objects 0, 1, ...: 1, 2, ... from the largest to the smallest; equal ones keep their order, those without pixels get 0."""
     order = np.argsort(-area, kind="stable")[: np.count_nonzero(area)]
     rank = np.zeros(len(area), np.int32)
     rank[order] = np.arange(1, len(order) + 1)
-    return rank[labels]
+    return rank

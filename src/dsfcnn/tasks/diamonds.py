@@ -1,4 +1,4 @@
-"""Erosion and growth by diamonds: all pixels within a city-block distance, ``|dy| + |dx| <= radius``.
+"""Erosion and dilation by diamonds: all pixels within a city-block distance, ``|dy| + |dx| <= radius``.
 
 A diamond of radius r is r steps to the four neighbours, so each function takes r steps over the whole map, for all objects at once.
 What lies outside the image is unknown: it erodes nothing, and nothing grows out of it.
@@ -41,19 +41,3 @@ def dilate(mask: NDArray[np.bool_], radius: int) -> NDArray[np.bool_]:
             wider[here] |= mask[there]
         mask = wider
     return mask
-
-
-def grow(labels: NDArray[np.int32], radius: int) -> NDArray[np.int32]:
-    """Background within ``radius`` of an object joins the nearest one; at equal distance the one with the smallest id.
-
-    >>> grow(np.array([[1, 0, 0, 0, 2]], np.int32), radius=3).tolist()
-    [[1, 1, 1, 2, 2]]
-    """
-    nobody = np.iinfo(labels.dtype).max
-    grown = np.where(labels == 0, nobody, labels)
-    for _ in range(radius):
-        nearest = np.full_like(grown, nobody)
-        for here, there in _NEIGHBOURS:
-            np.minimum(nearest[here], grown[there], out=nearest[here])
-        grown = np.where(grown == nobody, nearest, grown)
-    return np.where(grown == nobody, 0, grown).astype(labels.dtype)

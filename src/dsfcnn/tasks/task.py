@@ -16,6 +16,7 @@ from dsfcnn.errors import DataError, UsageError
 from dsfcnn.tasks.instances import check_instances
 from dsfcnn.tasks.metrics.results import Results, score_classes, score_instances
 from dsfcnn.tasks.metrics.sums import Measure
+from dsfcnn.tasks.runs import strips
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -171,7 +172,8 @@ def check_probabilities(array: NDArray[Any], shape: tuple[Any, ...], head: str) 
         raise DataError(
             f"{head}: expected float probabilities ({wanted}) but got {array.dtype} {array.shape}; give the softmax of one image"
         )
-    low, high = array.min(), array.max()
+    parts = [array[:, rows] for rows in strips(shape[1:])] if len(shape) == 3 else [array]
+    low, high = np.min([part.min() for part in parts]), np.max([part.max() for part in parts])
     if not (low >= -_ROUNDING and high <= 1 + _ROUNDING):  # also where they are NaN
         raise DataError(f"{head}: probabilities from {low} to {high} are not between 0 and 1; give the softmax of finite logits")
     return array

@@ -20,6 +20,7 @@ from dsfcnn.errors import DsfcnnError, UsageError
 from dsfcnn.layers import GBatchNorm
 from dsfcnn.layers.joined import Joined
 from dsfcnn.layers.norm import take_note
+from dsfcnn.layers.vector import VectorNorm
 
 _PATIENCE = timedelta(hours=2)  # the others wait while the first one validates
 
@@ -91,6 +92,8 @@ def synchronise(model: nn.Module) -> None:
             module.__class__ = _SyncedGBatchNorm
         elif type(module) is nn.BatchNorm2d:
             module.__class__ = _SyncedBatchNorm2d
+        elif type(module) is VectorNorm:
+            module.__class__ = _SyncedVectorNorm
 
 
 def _over_processes(mean: Tensor, variance: Tensor, numbers: int) -> tuple[Tensor, Tensor, int]:
@@ -121,3 +124,8 @@ class _SyncedBatchNorm2d(_Synced, nn.BatchNorm2d):
 class _SyncedGBatchNorm(_Synced, GBatchNorm):
     def batch_moments(self, maps: Joined) -> tuple[Tensor, Tensor, int]:
         return _over_processes(*maps.moments(), maps.numbers())
+
+
+class _SyncedVectorNorm(VectorNorm):
+    def batch_mean_square(self, x: Tensor) -> Tensor:
+        return all_reduce(super().batch_mean_square(x)) / dist.get_world_size()

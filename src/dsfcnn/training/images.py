@@ -1,6 +1,7 @@
 """The images that a run learns from and is judged by."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from PIL import Image
@@ -33,6 +34,10 @@ class Chosen:
     @property
     def unpaired(self) -> tuple[str, ...]:
         return self.whole.unpaired
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return self.whole.files
 
     def __len__(self) -> int:
         return len(self.numbers)

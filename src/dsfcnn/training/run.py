@@ -146,11 +146,12 @@ class Run:
             stream.write(content)
 
     def _fingerprint(self, images: Dataset, valid: Dataset) -> str:
-        """Of everything that the result depends on: settings, and which images there are."""
+        """Of everything that the result depends on: settings, which images there are, how large their files, and the first image."""
         names = [data.source(number) for data in (images, valid) for number in range(len(data))]
+        files = [(path.name, _size(path)) for data in (images, valid) for path in data.files]
         sample = images[0]
         settings = {key: value for key, value in self.config.model_dump().items() if key not in _MAY_CHANGE | {"data", "cache"}}
-        digest = hashlib.sha256(json.dumps([settings, names], default=str).encode())
+        digest = hashlib.sha256(json.dumps([settings, names, files], default=str).encode())
         digest.update(sample.image.tobytes())
         digest.update(b"" if sample.instances is None else sample.instances.tobytes())
         return digest.hexdigest()
@@ -172,6 +173,7 @@ class Run:
             "torch": torch.__version__,
             "python": platform.python_version(),
             "fingerprint": fingerprint,
+            "best_sha256": _sha256(self.folder / "best" / "model.safetensors"),
             "seed": self.config.seed,
             "mpp": self.mpp,
             "device": "cpu",
@@ -204,6 +206,19 @@ class Run:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _size(path: Path) -> int:
+    """In bytes; -1 for a file that cannot be read, which reading it will tell better."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
+
+
+def _sha256(path: Path) -> str | None:
+    """Of a file's bytes; None before there is one."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else None
 
 
 def _silent(line: str) -> None:

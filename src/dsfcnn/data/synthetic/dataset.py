@@ -1,6 +1,7 @@
 """Drawn data sets: images that exist as soon as they are asked for."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar
 
 from dsfcnn.data.sample import Sample, place_in
@@ -40,6 +41,7 @@ class Drawn:
     classes: tuple[str, ...] = field(init=False)
     mpp: float = field(init=False)
     unpaired: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
 
     # Images of a split; forty times as many patches and digits, which are small.
     COUNTS: ClassVar[dict[str, int]] = {"train": 50, "valid": 10, "test": 10}

@@ -14,22 +14,21 @@ from numpy.typing import NDArray
 from scipy import ndimage
 from scipy.spatial import KDTree
 
-from dsfcnn.tasks.metrics.overlap import Overlap
+from dsfcnn.tasks.metrics.overlap import Objects, Overlap
 
 _FAR = 5  # pixels of the box for each pixel of its two objects; measured: there trees begin to be faster
-_Boxes = NDArray[np.int64]  # (objects, 4): first row, last row, first column, last column
 
 
 def object_distances(table: Overlap) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """For each predicted and each true object the distance to its partner; where one map is empty, the image's diagonal."""
-    truths, predictions = _boxes(table.truth_labels), _boxes(table.prediction_labels)
+    truths, predictions = table.truths.boxes, table.predictions.boxes
     of_predictions, of_truths = np.full(len(predictions), np.inf), np.full(len(truths), np.inf)
     if not len(truths) or not len(predictions):
-        diagonal = float(np.hypot(*table.truth_labels.shape))
+        diagonal = float(np.hypot(*table.truths.map.shape))
         return np.full_like(of_predictions, diagonal), np.full_like(of_truths, diagonal)
 
     def distance(truth: int, prediction: int) -> float:
-        return _distance(table, truth, prediction, truths[truth], predictions[prediction])
+        return _distance(table.truths, truth, table.predictions, prediction)
 
     partner_of_truth = _most_shared(table.truth, table.shared, len(truths))
     partner_of_prediction = _most_shared(table.prediction, table.shared, len(predictions))
@@ -47,11 +46,6 @@ def object_distances(table: Overlap) -> tuple[NDArray[np.float64], NDArray[np.fl
     return of_predictions, of_truths
 
 
-def _boxes(labels: NDArray[np.int32]) -> _Boxes:
-    found = ndimage.find_objects(labels)
-    return np.array([(y.start, y.stop - 1, x.start, x.stop - 1) for y, x in found], np.int64).reshape(-1, 4)
-
-
 def _most_shared(owner: NDArray[Any], shared: NDArray[Any], owners: int) -> NDArray[np.bool_]:
     """The pairs in which their owner shares most pixels, ties included."""
     most = np.zeros(owners, shared.dtype)
@@ -59,7 +53,7 @@ def _most_shared(owner: NDArray[Any], shared: NDArray[Any], owners: int) -> NDAr
     return shared == most[owner]
 
 
-def _nearest(box: NDArray[Any], others: _Boxes, distance: Callable[[int], float]) -> float:
+def _nearest(box: NDArray[Any], others: NDArray[np.int64], distance: Callable[[int], float]) -> float:
     """Smallest distance to any of the others: the outermost pixels of one object are at least as far away as the boxes differ there."""
     bounds = np.abs(others - box).max(1)
     best = np.inf
@@ -70,19 +64,21 @@ def _nearest(box: NDArray[Any], others: _Boxes, distance: Callable[[int], float]
     return best
 
 
-def _distance(table: Overlap, truth: int, prediction: int, box_t: NDArray[Any], box_p: NDArray[Any]) -> float:
+def _distance(truths: Objects, truth: int, predictions: Objects, prediction: int) -> float:
+    box_t, box_p = truths.boxes[truth], predictions.boxes[prediction]
     top, left = np.minimum(box_t, box_p)[[0, 2]]
     bottom, right = np.maximum(box_t, box_p)[[1, 3]]
-    if (bottom + 1 - top) * (right + 1 - left) > _FAR * (table.truth_area[truth] + table.prediction_area[prediction]):
-        one, other = _pixels(table.truth_labels, truth + 1, box_t), _pixels(table.prediction_labels, prediction + 1, box_p)
+    if (bottom + 1 - top) * (right + 1 - left) > _FAR * (truths.area[truth] + predictions.area[prediction]):
+        one, other = _pixels(truths, truth), _pixels(predictions, prediction)
         return float(max(KDTree(other).query(one)[0].max(), KDTree(one).query(other)[0].max()))
     crop = np.s_[top : bottom + 1, left : right + 1]
-    a, b = table.truth_labels[crop] == truth + 1, table.prediction_labels[crop] == prediction + 1
+    a, b = truths.map[crop] == truths.ids[truth], predictions.map[crop] == predictions.ids[prediction]
     return max(_directed(a, b), _directed(b, a))
 
 
-def _pixels(labels: NDArray[np.int32], number: int, box: NDArray[Any]) -> NDArray[Any]:
-    return np.argwhere(labels[box[0] : box[1] + 1, box[2] : box[3] + 1] == number) + box[[0, 2]]
+def _pixels(objects: Objects, number: int) -> NDArray[Any]:
+    box = objects.boxes[number]
+    return np.argwhere(objects.map[box[0] : box[1] + 1, box[2] : box[3] + 1] == objects.ids[number]) + box[[0, 2]]
 
 
 def _directed(a: NDArray[np.bool_], b: NDArray[np.bool_]) -> float:
