@@ -11,6 +11,7 @@ from dsfcnn.errors import DataError, UsageError
 from dsfcnn.inference import predictor as module
 from dsfcnn.inference.margin import measure_margin
 from dsfcnn.inference.network import TorchNetwork, find_device, probabilities_of, tile_for
+from dsfcnn.models import find
 from dsfcnn.tasks.metrics import panoptic_quality
 
 from .stand_in import StandIn, paint, predictor
@@ -87,10 +88,10 @@ def test_what_is_no_image_or_no_model_is_refused(folder, refused, monkeypatch, t
         loaded.segment(np.zeros((5, 5, 3), np.uint8), mpp=0)
     with refused(UsageError, "use segment"):
         loaded.classify(np.zeros((5, 5, 3), np.uint8))
-    monkeypatch.setattr(module, "shipped", dict)
+    monkeypatch.setattr(find, "shipped", dict)
     with refused(UsageError, "a model folder"):
         dsfcnn.load("nuclei")
-    monkeypatch.setattr(module, "shipped", lambda: {"nuclei": folder[0]})
+    monkeypatch.setattr(find, "shipped", lambda: {"nuclei": folder[0]})
     assert dsfcnn.load("nuclei").mpp == 0.5
     with refused(UsageError, "one of nuclei, or a model folder"):
         dsfcnn.load("nucleus")

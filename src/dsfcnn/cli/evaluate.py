@@ -8,7 +8,7 @@ import typer
 
 
 def evaluate(
-    model: Annotated[str, typer.Option(help="A model folder.")],
+    model: Annotated[str, typer.Option(help="A shipped model's name, or a model folder.")],
     data: Annotated[Path, typer.Option(help="Folder of the data set.")],
     split: Annotated[str, typer.Option(help="Split to score on.")],
     data_format: Annotated[str, typer.Option(help="Format of the folder; auto looks at its files.")] = "auto",
@@ -42,7 +42,7 @@ def evaluate(
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         shown = bar.add_task("scoring", total=len(images))
         results = judged.score(images, seen=lambda *seen: bar.advance(shown))
-    about = {"data": images.name, "split": split, "mpp": judged.mpp, "turns": turns}
+    about = {"data": images.name, "split": split, "mpp": judged.mpp, "turns": turns, "weights": judged.weights}
     if out is not None:
         write_judgement(out, judged, images, results, about)
     if json:

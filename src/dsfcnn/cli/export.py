@@ -17,7 +17,7 @@ def export(
     from dsfcnn.files import claim_outputs
     from dsfcnn.inference.export import FORMATS
     from dsfcnn.inference.export import export as write
-    from dsfcnn.inference.predictor import find_model
+    from dsfcnn.models import find_model
 
     if format not in FORMATS:
         raise UsageError(f"no format {format!r}; use one of {', '.join(FORMATS)}")

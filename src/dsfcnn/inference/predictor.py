@@ -4,10 +4,8 @@ The image is brought to the model's resolution, the network gives probabilities 
 finer of image and task (a network that sees at 0.5 um/px still outlines nuclei at 0.25), then put on the image's own pixels.
 """
 
-import json
 import math
 from collections.abc import Iterator
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from dsfcnn.inference.merge import Found, Merger
 from dsfcnn.inference.network import ALIGNMENT, Network, TorchNetwork, class_probabilities, find_device
 from dsfcnn.inference.stitch import find_objects, gather, read_box, stored_channels, tile_probabilities
 from dsfcnn.inference.tiles import Grid, Tile, make_grid
-from dsfcnn.models import load_model, read_config
+from dsfcnn.models import find_model, load_model, read_config
 from dsfcnn.slides import Slide
 from dsfcnn.slides.resolution import check_mpp
 from dsfcnn.slides.slide import Facts, Level
@@ -183,22 +181,3 @@ def load(model: str | Path, device: str = "auto") -> Predictor:
         network, config = load_onnx(path)
         return Predictor(network, config)
     return Predictor(TorchNetwork(load_model(path), place), read_config(path))
-
-
-def shipped() -> dict[str, Path]:
-    """Models inside the package, by name."""
-    folder = Path(str(resources.files("dsfcnn") / "models" / "shipped"))
-    return {path.parent.name: path.parent for path in sorted(folder.glob("*/config.json"))}
-
-
-def find_model(model: str | Path) -> Path:
-    """The folder or file that a user means by a name or path."""
-    known = shipped()
-    if str(model) in known:
-        return known[str(model)]
-    path = Path(model)
-    if path.exists():
-        return path
-    names = f"one of {', '.join(known)}, or " if known else ""
-    none = "" if known else " (this version ships none)"
-    raise UsageError(f"no model {json.dumps(str(model), ensure_ascii=False)}{none}; give {names}a model folder or ONNX file")

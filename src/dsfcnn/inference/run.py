@@ -12,8 +12,9 @@ from dsfcnn.files import atomic_write, locked
 from dsfcnn.inference.cohort import connect
 from dsfcnn.inference.inputs import Input, collect
 from dsfcnn.inference.job import Job, Options, Progress, model_hash
-from dsfcnn.inference.predictor import find_model, load
+from dsfcnn.inference.predictor import load
 from dsfcnn.kernels import get_backend
+from dsfcnn.models import find_model
 from dsfcnn.slides.source import shown
 
 SUMMARY = "summary.csv"

@@ -23,7 +23,7 @@ from dsfcnn.groups import Group
 from dsfcnn.layers import GConv2d, LiftConv2d, Upsample
 from dsfcnn.layers.harmonic import HarmonicConv2d
 from dsfcnn.layers.vector import VectorConv2d
-from dsfcnn.models import create, load_model, names
+from dsfcnn.models import create, find_model, load_model, names, shipped
 from dsfcnn.slides import read_image
 from dsfcnn.slides.source import shown
 from dsfcnn.study.turning import probabilities, turn, turned
@@ -64,10 +64,10 @@ def open_network(model: str, seed: int = 0) -> Network:
     >>> open_network("steerable-digits:C4:0.2").label
     'steerable-digits C4 width 0.2'
     """
-    if Path(model).is_dir():
-        folder = Path(model).resolve()
-        folder = folder.parent if folder.name == "best" else folder  # which a training run calls its model; the run has a name
-        return Network(shown(folder.name), load_model(model).double(), stored=True)
+    if model in shipped() or Path(model).is_dir():
+        folder = find_model(model).resolve()
+        label = folder.parent if folder.name == "best" else folder  # which a training run calls its model; the run has a name
+        return Network(shown(label.name), load_model(folder).double(), stored=True)
     name, *parts = model.split(":")
     if name not in names():
         raise MissingInputError(f"{shown(model)}: neither a model folder nor a model's name; give one of them, such as steerable-nuclei:C8")

@@ -1,5 +1,6 @@
 """A model folder judged on a split of a data set: scores with intervals, pictures of the best and the worst, and how exactly it turns."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from dsfcnn.errors import UsageError
 from dsfcnn.files import atomic_write
 from dsfcnn.inference.network import TorchNetwork
 from dsfcnn.inference.predictor import Predictor
-from dsfcnn.models import load_model, read_config
+from dsfcnn.models import find_model, load_model, read_config
 from dsfcnn.tasks import Task
 from dsfcnn.tasks.metrics.results import Results
 from dsfcnn.tasks.task import Segmentation
@@ -33,10 +34,12 @@ _FIRST = {"nuclei": "pq", "glands": "object_dice"}  # the measure by which image
 class Judged:
     """A model of a folder, judged by what ``dsfcnn predict`` finds with it. ``wrap`` is put around the network."""
 
-    def __init__(self, folder: str | Path, wrap: Callable[[nn.Module], nn.Module] | None = None):
+    def __init__(self, model: str | Path, wrap: Callable[[nn.Module], nn.Module] | None = None):
+        folder = find_model(model)
         self.model = load_model(folder) if wrap is None else wrap(load_model(folder))
         self.predictor = Predictor(TorchNetwork(self.model), read_config(folder))
         self.task, self.mpp = self.predictor.task, self.predictor.mpp
+        self.weights = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
 
     def score(self, images: Dataset, seen: Callable[..., None] | None = None) -> Results:
         return score(self.task, images, self.predict, seen=seen)

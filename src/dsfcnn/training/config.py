@@ -32,7 +32,7 @@ class TrainConfig(_Settings):
     group: str | None = None  # such as C8; None for cnn and hnet
     width: Positive = 1.0  # factor on every layer's number of fields
     options: dict[str, Any] = {}  # further options of the model, such as dropout or checkpointing
-    init: str | None = None  # a model folder to start from instead of new weights
+    init: str | None = None  # a model folder, or a shipped model, to start from instead of new weights
 
     data: str | None = None  # folder; None for drawn data
     format: str = "auto"  # of the folder, or synthetic-nuclei and the like

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from dsfcnn.data import Crops, Dataset, Sample, load_batches
 from dsfcnn.errors import DataError
-from dsfcnn.models import create, load_model
+from dsfcnn.models import create, find_model, load_model
 from dsfcnn.tasks import Task, get
 from dsfcnn.training.config import TrainConfig
 from dsfcnn.training.distributed import Processes
@@ -67,7 +67,7 @@ def start(config: TrainConfig) -> State:
 
 
 def _start_from(model: nn.Module, folder: str) -> None:
-    given, wanted = load_model(folder).state_dict(), model.state_dict()
+    given, wanted = load_model(find_model(folder)).state_dict(), model.state_dict()
     for name in [*wanted, *given]:
         found, expected = (tuple(state[name].shape) if name in state else "nothing" for state in (given, wanted))
         if found != expected:

@@ -1,0 +1,26 @@
+"""Models by name: those inside the package, or a user's own by their path."""
+
+import json
+from importlib import resources
+from pathlib import Path
+
+from dsfcnn.errors import UsageError
+
+
+def shipped() -> dict[str, Path]:
+    """Models inside the package, by name."""
+    folder = Path(str(resources.files("dsfcnn") / "models" / "shipped"))
+    return {path.parent.name: path.parent for path in sorted(folder.glob("*/config.json"))}
+
+
+def find_model(model: str | Path) -> Path:
+    """The folder or file that a user means by a name or path."""
+    known = shipped()
+    if str(model) in known:
+        return known[str(model)]
+    path = Path(model)
+    if path.exists():
+        return path
+    names = f"one of {', '.join(known)}, or " if known else ""
+    none = "" if known else " (this version ships none)"
+    raise UsageError(f"no model {json.dumps(str(model), ensure_ascii=False)}{none}; give {names}a model folder or ONNX file")

@@ -1,0 +1,74 @@
+"""Write docs/results.md from finished studies and shipped models: nothing in it is typed by hand.
+
+    python tools/results.py STUDY_FOLDER ...
+
+A study folder is what ``dsfcnn study`` wrote. Its pictures go to docs/images; its table, its settings and the command stand in the page.
+"""
+
+import argparse
+import json
+import re
+import shutil
+from pathlib import Path
+
+import yaml
+
+from dsfcnn.models import read_config, shipped
+
+DOCS = Path(__file__).parents[1] / "docs"
+# Settings that differ from row to row, or say nothing about the result.
+LEFT_OUT = {"model", "group", "options", "data", "cache", "seed", "workers", "checkpoint_every", "licence", "init"}
+ABOUT = {
+    "nuclei": "Nuclei, Kumar et al. The paper tests on 14 images, of which these 8 are those of the same organs.",
+    "rotmnist": "Digits, rotated MNIST, regenerated: other draws and turns than the paper's.",
+    "pcam": "Tumour patches, a subset of PatchCamelyon with a split of its own: the paper's figures mean nothing beside these.",
+    "glands": "Glands, GlaS. The paper has none of it; it stands in for CRAG.",
+}
+
+
+def study(folder: Path) -> str:
+    runs = sorted(path for path in (folder / "runs").iterdir() if (path / "test.json").exists())
+    config = yaml.safe_load((runs[0] / "config.yaml").read_text())
+    test = json.loads((runs[0] / "test.json").read_text())
+    command = (runs[0] / "best" / "README.md").read_text().partition("## Training\n\n    ")[2].partition("\n")[0]
+    name = next(key for key in ABOUT if key in command.split())
+    settings = ", ".join(f"{key} {value}" for key, value in config.items() if key not in LEFT_OUT and value not in (None, {}, False))
+    pictures = []
+    for picture, text in (("groups", "test score against orientations"), ("convergence", "validation score against steps")):
+        shutil.copyfile(folder / f"{picture}.png", DOCS / "images" / f"study-{name}-{picture}.png")
+        pictures.append(f"![{text}](images/study-{name}-{picture}.png)")
+    return (
+        f"## {ABOUT[name]}\n\n"
+        f"    {command}\n\n"
+        f"Scores on {test['split']} ({test['images']:,} images), seen once per row. All rows: {settings}.\n\n"
+        f"{(folder / 'table.md').read_text()}\n" + "\n".join(pictures) + "\n"
+    )
+
+
+def shipped_models() -> str:
+    """The test tables of the cards."""
+    parts = []
+    for name, folder in shipped().items():
+        text = (folder / "README.md").read_text()
+        table = re.search(r"## Test (.*?)\n\n(\|.*?)\n\n(.*?)\n\n", text, re.DOTALL)
+        if table is None:
+            continue
+        config = read_config(folder)
+        architecture = config["architecture"]
+        parts.append(
+            f"## Shipped model: {name}\n\n{architecture['name']} {architecture.get('group', '')}, width {architecture['width']}, "
+            f"{config['mpp']} um per pixel. Test {table[1]}.\n\n{table[2]}\n\n{table[3]}\n"
+        )
+    return "\n".join(parts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("studies", type=Path, nargs="*")
+    options = parser.parse_args()
+    parts = ["# Results\n", shipped_models(), *(study(folder) for folder in options.studies)]
+    (DOCS / "results.md").write_text("\n".join(part for part in parts if part))
+
+
+if __name__ == "__main__":
+    main()
