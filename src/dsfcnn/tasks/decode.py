@@ -66,7 +66,7 @@ def decode_nuclei(
     area = regions[single].area(only[region[single]], count)
     own, seeded = several[region], several[home]
     flooded = list(_flood(marker, regions[own], region[own], markers[seeded], number[seeded], home[seeded]))
-    area += np.bincount(np.concatenate([[], *(found for _, found in flooded)]).astype(np.int64), minlength=count)
+    area += np.bincount(np.concatenate([np.empty(0, np.int64), *(found for _, found in flooded)]), minlength=count)
     rank = _by_size(area)
     objects = paint(regions[single], rank[only[region[single]]])
     for place, found in flooded:
