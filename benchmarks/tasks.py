@@ -20,6 +20,7 @@ from scipy.spatial.distance import directed_hausdorff
 from skimage.segmentation import watershed
 
 import dsfcnn
+from dsfcnn.kernels.memory import keep_memory
 
 SHAPES = {"nuclei": (600e-6, (9, 15), (7, 10)), "glands": (30e-6, (50, 90), (35, 60))}  # objects per pixel, half axes in pixels
 SMALLEST = 10  # px
@@ -201,6 +202,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--growth", type=int, nargs="*", default=[1000, 2000, 4000])
     options = parser.parse_args()
+    keep_memory()  # as the program's commands do: a result is not cleared anew by the system each time
     compare(options.side, options.rounds)
     growth(options.growth, options.rounds)
 

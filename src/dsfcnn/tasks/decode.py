@@ -55,18 +55,18 @@ def decode_nuclei(
     inside, _, _ = intersect(likely, regions)
     filled, number = _large(fill_holes(inside), settings.smallest_marker / pixel)
     markers, one, other = intersect(filled, regions)
-    number, home = number[one], region[other]
+    number, home = number[one], region[other]  # of each run of a marker: its marker, and the region that it lies in
 
     count = int(number.max(initial=0)) + 1
     region_of, marker_of = np.divmod(np.unique(home * count + number), count)
     markers_in = np.bincount(region_of, minlength=int(region.max(initial=0)) + 1)
-    only = np.zeros(len(markers_in), np.int64)
+    only = np.zeros(len(markers_in), np.int64)  # the marker of a region that has one alone
     only[region_of] = marker_of
     single, several = markers_in[region] == 1, markers_in > 1
     area = regions[single].area(only[region[single]], count)
     own, seeded = several[region], several[home]
     flooded = list(_flood(marker, regions[own], region[own], markers[seeded], number[seeded], home[seeded]))
-    area += np.bincount(np.concatenate([[], *(found for _, found in flooded)]).astype(np.int64), minlength=count)
+    area += np.bincount(np.concatenate([np.empty(0, np.int64), *(found for _, found in flooded)]), minlength=count)
     rank = _by_size(area)
     objects = paint(regions[single], rank[only[region[single]]])
     for place, found in flooded:

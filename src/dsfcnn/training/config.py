@@ -188,7 +188,8 @@ def _sentence(problem: Any) -> str:
 
 def _read(path: Path) -> bytes:
     if not path.is_file():
-        raise MissingInputError(f"{path}: no such file; give a configuration such as configs/nuclei-small.yaml")
+        what = "not a regular file" if path.exists() else "no such file"
+        raise MissingInputError(f"{path}: {what}; give a configuration such as configs/nuclei-small.yaml")
     try:
         with path.open("rb") as stream:
             content = stream.read(_LARGEST + 1)

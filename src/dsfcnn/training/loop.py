@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dsfcnn.data import Crops, Dataset, Sample, load_batches
-from dsfcnn.errors import DataError
+from dsfcnn.errors import DataError, UsageError
 from dsfcnn.models import create, find_model, load_model
 from dsfcnn.tasks import Task, get
 from dsfcnn.training.config import TrainConfig
@@ -56,7 +56,10 @@ class Prepare:
 def start(config: TrainConfig) -> State:
     """New weights (or those of another model), and an optimiser that has seen nothing."""
     torch.manual_seed(config.seed)
-    model = create(**config.architecture())
+    try:
+        model = create(**config.architecture())
+    except UsageError as error:
+        raise UsageError(f"model, group, width or options: {error}") from None
     if config.init is not None:
         _start_from(model, config.init)
     model = model.to(_DTYPES[config.precision]).train()
