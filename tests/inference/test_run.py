@@ -203,9 +203,9 @@ def test_others_files_are_never_touched(model, tmp_path, refused):
     with refused(OutputError, "another --out"):
         run.predict(inputs, "m", tmp_path, PLAIN, overwrite=True)
     assert [path.name for path in (tmp_path / "b").iterdir()] == ["Data0001.dat"]
-    (tmp_path / "a" / "notes.txt").write_text("mine")
+    (tmp_path / "a" / "corrected.geojson").write_text("mine")
     run.predict(inputs[:1], "m", tmp_path, PLAIN, overwrite=True)
-    assert (tmp_path / "a" / "notes.txt").read_text() == "mine"
+    assert (tmp_path / "a" / "corrected.geojson").read_text() == "mine"
 
 
 def test_a_bad_input_does_not_stop_the_others(model, tmp_path):

@@ -134,3 +134,17 @@ def test_no_number_stays_none():
     model = FieldSequential(GBatchNorm(2), nn.ReLU(), GConv2d(2, 3)).eval()
     assert model(x).isnan().any()
     assert FieldSequential(GBatchNorm(2), nn.ReLU()).eval()(x).isnan().any()
+
+
+@pytest.mark.parametrize(
+    "first", [GConv2d(6, 6, kernel_size=5, group="C4"), nn.Identity(), nn.Dropout(0.5)], ids=["conv", "identity", "dropout"]
+)
+def test_without_gradients_maps_are_written_over_only_where_nobody_sees_it(first):
+    """A map that a convolution here has made, but never what the caller gave, which a layer may hand on as it is."""
+    model = randomise(FieldSequential(first, GBatchNorm(6), nn.ReLU())).eval()
+    x = torch.randn(1, 6, 4, 18, 20)
+    wanted, before = model(x).detach(), x.clone()
+    with torch.inference_mode():
+        found = model(x)
+    assert torch.equal(found, wanted)
+    assert torch.equal(x, before)

@@ -1,5 +1,6 @@
 """Which files a user means, and what each result is called."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +27,7 @@ def collect(paths: Sequence[Path], name: str | None, out: Path) -> list[Input]:
             inside = sorted(one for one in path.iterdir() if one.suffix.lower() in _ENDS and not one.name.startswith("."))
             if not inside:
                 raise MissingInputError(f"{shown(path)}: no images or slides in this folder; give one that has some")
-            if out.resolve().is_relative_to(path.resolve()):
+            if _real(out).is_relative_to(_real(path)):
                 raise UsageError(f"{shown(out)}: inside the input folder, where nothing is written; give another --out")
             found += inside
         else:
@@ -43,6 +44,11 @@ def collect(paths: Sequence[Path], name: str | None, out: Path) -> list[Input]:
                 f"{shown(path)} and {shown(seen[called])} would both write to {shown(called)}; rename one, or use --id and --out"
             )
         seen[called] = path
-        if out.resolve() == path.resolve() or path.resolve().is_relative_to((out / called).resolve()):
+        if _real(out) == _real(path) or _real(path).is_relative_to(_real(out / called)):
             raise UsageError(f"{shown(out)}: would write over the input; give another --out")
     return inputs
+
+
+def _real(path: Path) -> Path:
+    """Without links; those in a circle stay, where ``Path.resolve`` would raise."""
+    return Path(os.path.realpath(path))

@@ -20,7 +20,9 @@ from dsfcnn.inference.tiles import Box, Tile
 from dsfcnn.slides.source import open_file
 
 _FOLDER, _SETTINGS, RECORD = ".state", "settings.json", "run.json"
-_RESULTS = ("*.geojson", "*.geojson.gz", "instances.*", "measurements.csv", "overlay.png", "probability*.tif", "tissue_mask.png", RECORD)
+_OBJECTS = tuple(f"{task}.geojson{end}" for task in ("nuclei", "glands", "tumour") for end in ("", ".gz"))
+_PICTURES = ("instances.png", "instances.tif", "overlay.png", "probability*.tif", "tissue_mask.png")
+_RESULTS = (*_OBJECTS, *_PICTURES, "measurements.csv", RECORD)
 
 
 class State:
