@@ -19,7 +19,7 @@ SHIPPED = Path(__file__).parents[1] / "src" / "dsfcnn" / "models" / "shipped"
 LARGEST = 10_000_000  # bytes of a model folder
 
 
-def card(run: Path, evaluation: Path, known: str) -> str:
+def card(run: Path, evaluation: Path, known: str, note: str) -> str:
     """The card of training, with the test, the price and the failures before its last sentence."""
     start, _, training = (run / "best" / "README.md").read_text().partition("## Training")
     found = json.loads((evaluation / "metrics.json").read_text())
@@ -32,7 +32,7 @@ def card(run: Path, evaluation: Path, known: str) -> str:
         f"Relative change of the probabilities when the input is turned: {turned}.\n\n"
         f"    dsfcnn evaluate --model {{name}} --data {found['data']} --split {found['split']}\n\n"
         f"## Known failures\n\n{known}\n\n![worst images of the test](worst.jpg)\n\n"
-        f"## Training{training}\n\n{record['steps']:,} steps in {record['cpu_hours']:.1f} CPU hours.\n\n{caution}"
+        f"## Training{training}\n\n{record['steps']:,} steps in {record['cpu_hours']:.1f} CPU hours. {note}\n\n{caution}"
     )
 
 
@@ -41,7 +41,8 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("evaluation", type=Path)
     parser.add_argument("name", choices=("nuclei", "glands", "tumour"))
-    parser.add_argument("--known", required=True)
+    parser.add_argument("--known", required=True, help="what it gets wrong")
+    parser.add_argument("--note", default="", help="what happened to it after training")
     options = parser.parse_args()
     weights = options.run / "best" / "model.safetensors"
     if json.loads((options.evaluation / "metrics.json").read_text())["weights"] != sha256(weights.read_bytes()).hexdigest():
@@ -50,7 +51,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("config.json", "model.safetensors"):
         shutil.copyfile(options.run / "best" / name, folder / name)
-    (folder / "README.md").write_text(card(options.run, options.evaluation, options.known).replace("{name}", options.name))
+    (folder / "README.md").write_text(card(options.run, options.evaluation, options.known, options.note).replace("{name}", options.name))
     Image.open(options.evaluation / "worst.png").convert("RGB").save(folder / "worst.jpg", quality=80)
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"{folder}: {size / 1e6:.1f} MB")

@@ -4,6 +4,7 @@ The theoretical receptive field of dsf-nuclei is about 1,150 pixels each way; wh
 """
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -40,15 +41,21 @@ def measure_margin(network: Network, images: Sequence[np.ndarray], *, tolerance:
     Raises:
         UsageError: the network looks further than 1,024 pixels show, which is 432.
     """
-    return max(_margin(network, image, tolerance) for image in images)
+    needed = 0
+    for image in images:
+        needed = _margin(network, image, needed, tolerance / 2)
+    return needed
 
 
-def _margin(network: Network, image: np.ndarray, tolerance: float) -> int:
+def _margin(network: Network, image: np.ndarray, least: int, tolerance: float) -> int:
+    """Not below ``least``, which other images have shown to be needed."""
     for side in _SIDES:
         most = (side - _CORE) // 2 // ALIGNMENT * ALIGNMENT - ALIGNMENT
-        needed = _margin_within(network, _cut(image, side), most, tolerance / 2)
-        if needed <= most:
-            return needed
+        if least <= most:
+            agrees = _Comparison(network, _cut(image, side), tolerance)
+            if agrees(most):
+                margins = range(least, most, ALIGNMENT)
+                return (*margins, most)[bisect_left(margins, True, key=agrees)]
     raise UsageError(f"the network looks further than {most} pixels; tiles would not have the probabilities of the whole image")
 
 
@@ -60,20 +67,18 @@ def _cut(image: np.ndarray, side: int) -> np.ndarray:
     return image[top : top + side, left : left + side]
 
 
-def _margin_within(network: Network, image: np.ndarray, most: int, tolerance: float) -> int:
-    """At most ``most``, or more than that: it cannot be told."""
-    side = image.shape[0]
-    whole, start = Box(0, 0, side, side), (side - _CORE) // 2 // ALIGNMENT * ALIGNMENT
-    core = Box(start, start, start + _CORE, start + _CORE)
-    wanted = probabilities_of(network, image)
-    # From the largest down: the difference need not shrink evenly, and the margin has to be safe from here on.
-    for margin in range(most, -1, -ALIGNMENT):
-        seen = core.grown(margin).within(whole)
-        found = probabilities_of(network, image[seen.slices(whole)])
-        worst = max(
-            np.abs(values[(slice(None), *core.slices(seen))] - wanted[head][(slice(None), *core.slices(whole))]).max()
-            for head, values in found.items()
-        )
-        if worst >= tolerance:
-            return margin + ALIGNMENT
-    return 0
+class _Comparison:
+    """Whether the tile in the middle of an image has the probabilities of the whole, given so much context."""
+
+    def __init__(self, network: Network, image: np.ndarray, tolerance: float):
+        self.network, self.image, self.tolerance = network, image, tolerance
+        side = image.shape[0]
+        start = (side - _CORE) // 2 // ALIGNMENT * ALIGNMENT
+        self.whole, self.core = Box(0, 0, side, side), Box(start, start, start + _CORE, start + _CORE)
+        self.wanted = probabilities_of(network, image)
+
+    def __call__(self, margin: int) -> bool:
+        seen = self.core.grown(margin).within(self.whole)
+        found = probabilities_of(self.network, self.image[seen.slices(self.whole)])
+        places = (slice(None), *self.core.slices(seen)), (slice(None), *self.core.slices(self.whole))
+        return all(np.abs(values[places[0]] - self.wanted[head][places[1]]).max() < self.tolerance for head, values in found.items())

@@ -87,7 +87,7 @@ def write_judgement(folder: Path, judged: Judged, images: Dataset, results: Resu
 
 
 def _sheet(judged: Judged, images: Dataset, numbers: list[int], results: Results) -> Figure:
-    figure = Figure(figsize=(5 * len(numbers), 5.3), layout="constrained")
+    figure = Figure(figsize=(5 * len(numbers), 5.6), layout="constrained")
     for axes, number in zip(np.atleast_1d(figure.subplots(1, len(numbers))), numbers):
         sample = images[number]
         found = judged.predict(sample)
