@@ -21,7 +21,7 @@ def measure_margin(network: Network, images: Sequence[np.ndarray], *, tolerance:
     Args:
         network: of a segmentation model.
         images: uint8 (H, W, 3) at the network's resolution, of the tissue that it is for; 1,024 pixels a side show margins up to 368.
-        tolerance: largest difference of any probability; half of it is aimed at, since the images are a sample.
+        tolerance: largest difference of any probability; a third of it is aimed at, since the images are a sample.
 
     Raises:
         UsageError: the images are too small to tell.
@@ -44,7 +44,7 @@ def _margin(network: Network, image: np.ndarray, tolerance: float) -> int:
             np.abs(values[(slice(None), *core.slices(seen))] - wanted[head][(slice(None), *core.slices(whole))]).max()
             for head, values in found.items()
         )
-        if worst >= tolerance / 2:
+        if worst >= tolerance / 3:
             needed = margin + ALIGNMENT
             break
     if min(left, top) - ALIGNMENT < max(needed, ALIGNMENT):
