@@ -9,6 +9,8 @@ PQ is below 0.995, a probability is off by 1e-3, or any object is doubled or cut
 """
 
 import argparse
+import json
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -95,7 +97,7 @@ def main():
     options.add_argument("--task", choices=("nuclei", "glands"), default="nuclei")
     options.add_argument("--minutes", type=float, default=3.0)
     options.add_argument("--model", type=Path, help="A model folder to use instead of training one.")
-    options.add_argument("--keep", type=Path, help="Save the network as a model folder here.")
+    options.add_argument("--keep", type=Path, help="Save the network with its margin as a model folder here.")
     options.add_argument("--images", type=Path, nargs="+", default=[], help="Real images or slides.")
     options.add_argument("--mpp", type=float, help="Microns per pixel of these, where they do not say.")
     chosen = options.parse_args()
@@ -108,8 +110,11 @@ def main():
     images = [as_slide(sample.image, sample.mpp) for sample in Drawn(task.name, "valid", count=3, size=round(1024 * mpp / task.mpp))]
     margin = measure_margin(network, [image.read(0, 0, 1024, 1024, mpp, mirror=True) for image in images])
     print(f"margin: {margin} pixels", flush=True)
-    if chosen.keep:
-        dsfcnn.save_model(model, chosen.keep, mpp=mpp, tile_margin=margin, decode=config.get("decode"), overwrite=True)
+    if chosen.keep and chosen.model:
+        shutil.copytree(chosen.model, chosen.keep, dirs_exist_ok=True)
+        (chosen.keep / "config.json").write_text(json.dumps({**config, "tile_margin": margin}, indent=2) + "\n")
+    elif chosen.keep:
+        dsfcnn.save_model(model, chosen.keep, mpp=mpp, tile_margin=margin, overwrite=True)
     predictor = Predictor(network, {**config, "tile_margin": margin})
     failed = False
     for name, slide, truth in pictures(chosen, task, mpp):

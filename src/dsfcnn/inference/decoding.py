@@ -1,9 +1,6 @@
 """Tiles are decoded in other processes while the network works on the next ones. Nothing here imports torch."""
 
 import multiprocessing
-import os
-import signal
-import threading
 from collections.abc import Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -12,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from dsfcnn.errors import DsfcnnError
+from dsfcnn.inference.follow import follow_parent
 from dsfcnn.inference.state import State
 from dsfcnn.inference.stitch import find_objects, gather, stored_channels
 from dsfcnn.inference.tiles import Grid, Tile
@@ -81,7 +79,7 @@ class Decoding:
         if self._pool is None and self._workers:
             context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
             try:
-                self._pool = ProcessPoolExecutor(self._workers, context, initializer=_follow_parent)
+                self._pool = ProcessPoolExecutor(self._workers, context, initializer=follow_parent)
             except OSError:  # no /dev/shm, through which processes talk to each other
                 self._workers = 0
         if self._pool is None:
@@ -117,16 +115,3 @@ class Decoding:
         for tile in lost:
             if not self._state.has_objects(tile):
                 self._start(tile)
-
-
-def _follow_parent() -> None:
-    """A worker leaves interruptions to its parent, and ends when the parent does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

@@ -36,14 +36,14 @@ def measure_margin(network: Network, images: Sequence[np.ndarray], *, tolerance:
     Args:
         network: of a segmentation model.
         images: uint8 (H, W, 3) at the network's resolution, of the tissue that it is for; small ones are continued by their mirror image.
-        tolerance: largest difference of any probability; half of it is aimed at, since the images are a sample.
+        tolerance: largest difference of any probability; a third of it is aimed at, since the images are a sample.
 
     Raises:
         UsageError: the network looks further than 1,024 pixels show, which is 432.
     """
     needed = 0
     for image in images:
-        needed = _margin(network, image, needed, tolerance / 2)
+        needed = _margin(network, image, needed, tolerance / 3)
     return needed
 
 
