@@ -5,9 +5,11 @@ Corners are kept as two 16-bit numbers, their place within the object's box: a s
 """
 
 import struct
+from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +102,8 @@ class Objects:
 
 def _joined(starts: NDArray[np.uint32], chosen: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
     """Members of the chosen groups one after the other, and where each group begins among them (with the end)."""
-    first, counts = starts[chosen].astype(np.int64), np.diff(starts.astype(np.int64))[chosen] if len(starts) > 1 else np.zeros(0, np.int64)
+    first = starts[chosen].astype(np.int64)
+    counts = starts[chosen + 1] - first
     begins = np.concatenate([[0], np.cumsum(counts)])
     return np.arange(begins[-1]) + np.repeat(first - begins[:-1], counts), begins
 
@@ -140,8 +143,11 @@ def read_objects(path: Path, offset: tuple[float, float] = (0, 0), tick: Callabl
             raise
         raise DataError(f"{shown(path)}: a feature that is no polygon in pixels; write or export it again") from error
     boxes, areas, rings, corners, places, kinds, ids, values = (np.concatenate(column) for column in zip(*_same_width(parts)))
-    starts = (np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32) for counts in (rings, corners))
-    return Objects(boxes, areas, *starts, places, kinds, ids, values, tuple(batch.names), tuple(batch.classes))
+    return Objects(boxes, areas, _starts(rings), _starts(corners), places, kinds, ids, values, tuple(batch.names), tuple(batch.classes))
+
+
+def _starts(counts: NDArray[np.int64]) -> NDArray[np.uint32]:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32)
 
 
 def _same_width(parts: list[tuple[NDArray[Any], ...]]) -> Iterator[tuple[NDArray[Any], ...]]:
@@ -159,15 +165,16 @@ class _Batch:
         self.offset = offset
         self.names: dict[str, int] = {}
         self.classes: dict[tuple[str, tuple[int, int, int]], int] = {}
+        self._known_kinds: dict[str, int] = {}  # by their text, as they come again and again
         self._clear()
 
     def _clear(self) -> None:
-        self.points: list[list[float]] = []
+        self.flat = array("d")  # x, y, x, y, ...: lists would be looked through by the garbage collector again and again
         self.ring_sizes: list[int] = []
         self.ring_counts: list[int] = []
         self.kinds: list[int] = []
         self.ids: list[bytes] = []
-        self.values: list[tuple[int, int, float]] = []  # object, measurement, value
+        self.values: dict[tuple[str, ...], tuple[list[int], list[list[float]]]] = {}  # by names: objects and their values
 
     @property
     def count(self) -> int:
@@ -181,34 +188,43 @@ class _Batch:
         rings = 0
         for polygon in polygons:
             for ring in polygon:
-                self.points += ring[:-1]  # the last corner is the first
+                self.flat.extend(chain.from_iterable(ring[:-1]))  # the last corner is the first
                 self.ring_sizes.append(len(ring) - 1)
                 rings += 1
         self.ring_counts.append(rings)
         properties = feature.get("properties") or {}
-        self.kinds.append(self._kind(properties.get("classification") or {}))
-        for name, value in (properties.get("measurements") or {}).items():
-            self.values.append((self.count, self.names.setdefault(name, len(self.names)), value))
+        self.kinds.append(self._kind(properties.get("classification")))
+        measurements = properties.get("measurements")
+        if measurements:
+            numbers, rows = self.values.setdefault(tuple(measurements), ([], []))
+            numbers.append(self.count)
+            rows.append(list(measurements.values()))
         self.ids.append(_id_bytes(feature.get("id")))
 
-    def _kind(self, stated: dict[str, Any]) -> int:
-        name, colour = stated.get("name", _PLAIN[0]), tuple(stated.get("color", _PLAIN[1]))
-        kind = (str(name), tuple(int(part) & 255 for part in (*colour, 0, 0, 0)[:3]))
-        if len(self.classes) >= _MOST_CLASSES and kind not in self.classes:
-            kind = _PLAIN
-        return self.classes.setdefault(kind, len(self.classes))  # type: ignore[arg-type]
+    def _kind(self, stated: dict[str, Any] | None) -> int:
+        text = str(stated)
+        if text not in self._known_kinds:
+            name, colour = (stated or {}).get("name", _PLAIN[0]), (stated or {}).get("color", _PLAIN[1])
+            red, green, blue = (int(part) & 255 for part in colour)
+            kind = (str(name), (red, green, blue))
+            if len(self.classes) >= _MOST_CLASSES and kind not in self.classes:
+                kind = _PLAIN
+            self._known_kinds[text] = self.classes.setdefault(kind, len(self.classes))
+        return self._known_kinds[text]
 
     def take(self) -> tuple[NDArray[Any], ...]:
         """boxes, areas, rings and corners of each, corners' places, kinds, ids, values; ready for the next."""
-        points = np.array(self.points, np.float64).reshape(-1, 2) + self.offset
+        points = np.frombuffer(self.flat, np.float64).reshape(sum(self.ring_sizes), 2) + self.offset
         sizes, counts = np.array(self.ring_sizes, np.int64), np.array(self.ring_counts, np.int64)
-        if (len(self.points) and (sizes.min() < 3 or counts.min() < 1)) or not (np.abs(points) < _FARTHEST).all():
+        if (self.count and (counts.min() < 1 or sizes.min() < 3)) or not (np.abs(points) < _FARTHEST).all():
             raise ValueError("a ring of too few or impossible corners")
         boxes, places = _boxed(points, sizes, counts)
+        for names in self.values:
+            for name in names:
+                self.names.setdefault(name, len(self.names))
         values = np.full((self.count, len(self.names)), np.nan, np.float32)
-        if self.values:
-            stated = np.array(self.values, np.float64)
-            values[stated[:, 0].astype(int), stated[:, 1].astype(int)] = stated[:, 2]
+        for names, (numbers, rows) in self.values.items():
+            values[np.ix_(numbers, [self.names[name] for name in names])] = np.array(rows, np.float32)
         ids = np.frombuffer(b"".join(self.ids), np.uint8).reshape(-1, 16)
         kinds = np.array(self.kinds, np.uint8)
         areas = _areas(points, sizes, counts)

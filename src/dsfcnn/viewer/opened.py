@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from dsfcnn.errors import DataError, DsfcnnError, MissingInputError
-from dsfcnn.inference.heatmap import CELL
 from dsfcnn.inference.measure import AREA
 from dsfcnn.slides import open_slide, read_image
 from dsfcnn.slides.source import shown
 from dsfcnn.viewer.drawing import draw_objects, heat_colours, jpeg, png, tissue_colours
 from dsfcnn.viewer.folder import Result
+from dsfcnn.viewer.heat import HeatMap
 from dsfcnn.viewer.objects import Objects, read_objects
 from dsfcnn.viewer.originals import Originals
 from dsfcnn.viewer.picture import Picture
@@ -40,7 +40,7 @@ class Opened:
         self.pyramid = Pyramid(self.record.input.width, self.record.input.height)
         self.slide: Picture | None = None
         self.objects: Objects | None = None
-        self.heats: dict[str, Picture] = {}
+        self.heats: dict[str, HeatMap] = {}
         self.tissue: np.ndarray | None = None
         self.busy = "looking for the slide"
         self.messages: dict[str, str] = {}  # by part
@@ -92,13 +92,8 @@ class Opened:
             raise
 
     def _open_heats(self) -> None:
-        settings = self.record.settings
         for path in self.result.files("probability*.tif"):
-            grey = open_slide(path, mpp=settings.slide_mpp)  # any would do: only the ratio to the result's pixels counts
-            step = settings.mpp / settings.slide_mpp
-            ratio = min((step, step * CELL), key=lambda pixels: abs(math.log(pixels * grey.width / self.pyramid.width)))
-            name = path.stem.removeprefix("probability").lstrip("-") or "probability"
-            self.heats[name] = Picture(grey, ratio)
+            self.heats[path.stem.removeprefix("probability").lstrip("-") or "probability"] = HeatMap(path, self.record)
 
     def _open_tissue(self) -> None:
         path = self.result.file("tissue_mask.png")
@@ -218,8 +213,8 @@ def _slide_tile(slide: Picture, square: Square) -> tuple[str, bytes]:
     return "image/jpeg", jpeg(slide.read(square))
 
 
-def _heat_tile(heat: Picture, square: Square) -> tuple[str, bytes]:
-    return "image/png", png(heat_colours(heat.read(square)[..., 0]))
+def _heat_tile(heat: HeatMap, square: Square) -> tuple[str, bytes]:
+    return "image/png", png(heat_colours(heat.read(square)))
 
 
 def _tissue_tile(mask: np.ndarray, pyramid: Pyramid, square: Square) -> tuple[str, bytes]:

@@ -3,15 +3,15 @@
 Files of the result's name come first, then those of its size: hashing a folder of slides can take minutes.
 """
 
-import hashlib
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from dsfcnn.errors import DsfcnnError, MissingInputError
 from dsfcnn.inference.inputs import ENDS
+from dsfcnn.inference.state import sha256
 from dsfcnn.slides import open_slide
-from dsfcnn.slides.source import open_file, shown
+from dsfcnn.slides.source import shown
 from dsfcnn.viewer.folder import Record
 
 
@@ -47,8 +47,7 @@ class Originals:
         with self._lock:
             if path not in self._hashes:
                 try:
-                    with open_file(path) as stream:
-                        self._hashes[path] = hashlib.file_digest(stream, "sha256").hexdigest()
+                    self._hashes[path] = sha256(path)
                 except (DsfcnnError, OSError):
                     return ""
             return self._hashes[path]

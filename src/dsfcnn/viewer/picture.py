@@ -31,9 +31,15 @@ class Picture:
             if self._closed:
                 raise MissingInputError("this slide was closed; load the page again")
             try:
-                return self._part(square, 0, 0, square.width, square.height)
+                picture = self._part(square, 0, 0, square.width, square.height)
             except UnreadableRegion:
-                return self._pieces(square)
+                picture = self._pieces(square)
+        # A pixel that is only partly on the slide would be mixed with white, a bright line on the dark page.
+        if square.right > self.slide.width * self.ratio and square.width > 1:
+            picture[:, -1] = picture[:, -2]
+        if square.bottom > self.slide.height * self.ratio and square.height > 1:
+            picture[-1] = picture[-2]
+        return picture
 
     def _pieces(self, square: Square) -> NDArray[np.uint8]:
         rows, columns = np.indices((square.height, square.width)) // (_PIECE // 8)

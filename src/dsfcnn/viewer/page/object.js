@@ -65,5 +65,6 @@ export class ObjectPanel {
     );
     const id = make("p", { className: "id", title: "The id in the GeoJSON file" }, object.id);
     byId("object").replaceChildren(heading, make("table", { className: "measurements" }, ...rows), id);
+    byId("object").scrollIntoView({ block: "nearest" });
   }
 }

@@ -1,6 +1,7 @@
 // The slide: OpenSeadragon, with one layer on another, and the outline of the chosen object above them.
 
 import { tilePath } from "./api.js";
+import { make } from "./elements.js";
 import { makeObjectsSource } from "./outlines.js";
 
 const TILE = 512;
@@ -10,6 +11,8 @@ const CALM = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 export class SlideView {
   constructor(element) {
+    // OpenSeadragon would add a style element, which this page's policy forbids, unless there is one; an empty one is allowed.
+    document.head.append(make("style", { "data-openseadragon-mobile-css": "" }));
     this.viewer = OpenSeadragon({
       element,
       drawer: "canvas",
@@ -17,6 +20,11 @@ export class SlideView {
       showNavigator: true,
       navigatorPosition: "BOTTOM_LEFT",
       navigatorSizeRatio: 0.16,
+      navigatorAutoFade: false,
+      navigatorOpacity: 1,
+      navigatorBorderColor: "#323841",
+      navigatorDisplayRegionColor: "#5cc8b8",
+      navigatorBackground: "#0b0d10",
       navigatorMaintainSizeRatio: true,
       animationTime: CALM ? 0 : 0.35,
       blendTime: 0,
@@ -67,10 +75,17 @@ export class SlideView {
         this.layers.set(name, item);
         item.setOpacity(this.wanted.get(name) ?? 1);
         this.#sort();
-        if (!this.fitted) this.viewer.viewport.goHome(true);
-        this.fitted = true;
+        if (!this.fitted) this.#fitFirst();
       },
     });
+  }
+
+  // The size of the viewer is only known now that it is shown.
+  #fitFirst() {
+    this.fitted = true;
+    const { clientWidth, clientHeight } = this.viewer.container;
+    this.viewer.viewport.resize(new OpenSeadragon.Point(clientWidth, clientHeight), true);
+    this.viewer.viewport.goHome(true);
   }
 
   // Layers may arrive in any order.
