@@ -51,6 +51,7 @@ def made(tmp_path_factory):
 def write_study(folder, side=8, turns=4):
     """Two models; every frame has a grey level of its own."""
     folder.mkdir()
+    chances = {"probabilities": [[0.25, 0.75]] * turns}
     feature = {"all_steps": {"ratio": 0.5}, "quarter_turns": {"ratio": 1e-20}}
     models = [
         {"model": "plain", "weights": "random", "passes": 1, "features": {"A": feature, "object": feature}},
@@ -58,7 +59,7 @@ def write_study(folder, side=8, turns=4):
             "model": "classes",
             "weights": "folder",
             "passes": 4,
-            "features": {"classes": {**feature, "probabilities": [[0.25, 0.75]] * turns}},
+            "features": {"classes": feature | chances},
         },
     ]
     rows = ["input", "plain: A", "plain: object"]

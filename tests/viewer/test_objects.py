@@ -32,14 +32,8 @@ def unpacked(data):
     """As the page reads it."""
     objects, rings, corners = struct.unpack_from("<3I", data)
     place, parts = 12, []
-    for dtype, count in (
-        ("<u4", objects),
-        ("<f4", 4 * objects),
-        ("<u4", objects + 1),
-        ("<u4", rings + 1),
-        ("<u2", 2 * corners),
-        ("u1", objects),
-    ):
+    counts = {"<u4": [objects], "<f4": [4 * objects], "<I": [objects + 1, rings + 1], "<u2": [2 * corners], "u1": [objects]}
+    for dtype, count in ((dtype, count) for dtype, several in counts.items() for count in several):
         parts.append(np.frombuffer(data, dtype, count, place))
         place += parts[-1].nbytes
     assert place == len(data)
@@ -55,7 +49,7 @@ def test_outlines_areas_ids_and_measurements(found, labels):
     for number, feature in enumerate(features):
         geometry = feature["geometry"]
         polygons = geometry["coordinates"] if geometry["type"] == "MultiPolygon" else [geometry["coordinates"]]
-        rings = [np.array(ring[:-1]) + (100, 50) for polygon in polygons for ring in polygon]
+        rings = [np.add(ring[:-1], (100, 50)) for polygon in polygons for ring in polygon]
         outline = objects.outline(number)
         assert [len(ring) for ring in outline] == [len(ring) for ring in rings]
         assert max(np.abs(a - b).max() for a, b in zip(outline, rings)) < 0.01

@@ -31,7 +31,18 @@ def test_squares_cover_the_picture_once(width, height):
 
 def test_outside_there_is_nothing():
     pyramid = Pyramid(3000, 1000)
-    for place in ((12, -1, 0), (12, 0, -1), (12, 6, 0), (12, 0, 2), (13, 0, 0), (8, 0, 0), (12, 10**30, 0), (-5, 0, 0), (10**9, 0, 0)):
+    for place in (
+        (12, -1, 0),
+        (12, 0, -1),
+        (12, 6, 0),
+        (12, 0, 2),
+        (13, 0, 0),
+        (8, 0, 0),
+        (12, 10**30, 0),
+        (12, 0, 10**400),
+        (-5, 0, 0),
+        (10**9, 0, 0),
+    ):
         assert pyramid.square(*place) is None
     finer = pyramid.square(14, 23, 0, finer=3)
     assert (finer.scale, finer.width) == (0.25, 12000 - 23 * TILE)

@@ -22,7 +22,7 @@ def view(
     from dsfcnn.errors import UsageError
 
     try:
-        from dsfcnn.viewer import serve
+        from dsfcnn.viewer.serve import view as serve
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in ("anyio", "fastapi", "h11", "starlette", "uvicorn"):
             raise
@@ -31,4 +31,4 @@ def view(
     def tell(address: str) -> None:
         print(f"{address}\nstop with Ctrl+C", flush=True)
 
-    serve.view(out, slides or [Path()], port, host, token, max_pixels, tell)
+    serve(out, slides or [Path()], port, host, token, max_pixels, tell)

@@ -93,8 +93,8 @@ def _split(host: str) -> tuple[str, str | None]:
     (('::1', '80'), ('localhost', '80'), ('a.b', None))
     """
     if host.startswith("["):
-        name, _, rest = host[1:].partition("]")
-        return name.lower(), rest[1:] if rest.startswith(":") else (None if not rest else "not a port")
+        name, bracket, rest = host[1:].partition("]")
+        return name.lower(), rest[1:] if rest.startswith(":") else None if bracket and not rest else "no port"
     name, colon, port = host.partition(":")
     return name.lower(), port if colon else None
 

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 TILE = 512  # pixels a side; a screen is about eight, and a JPEG of one about 60 kB
 
+_MOST = 1 << 31  # squares a side; what is more is no number to calculate with
+
 
 class Square(NamedTuple):
     """One tile: where it begins in level-0 pixels, how many of those make one of its pixels, and its size in its own pixels."""
@@ -50,7 +52,7 @@ class Pyramid:
 
     def square(self, level: int, x: int, y: int, finer: int = 0) -> Square | None:
         """A tile, None where there is none; ``finer`` levels beyond the full one are allowed."""
-        if not self.first <= level <= self.full + finer or min(x, y) < 0:
+        if not self.first <= level <= self.full + finer or min(x, y) < 0 or max(x, y) >= _MOST:
             return None
         scale = 2.0 ** (self.full - level)
         left, top = x * TILE * scale, y * TILE * scale
