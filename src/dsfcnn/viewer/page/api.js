@@ -15,7 +15,8 @@ export async function get(path) {
 export const resultPath = (key) => `/api/results/${key}`;
 export const tilePath = (key, layer, level, x, y) => `${resultPath(key)}/tiles/${layer}/${level}/${x}/${y}`;
 
+// With a capital letter, unless it begins with the name of a file.
 export function sentence(text) {
-  const whole = text.charAt(0).toUpperCase() + text.slice(1);
+  const whole = /^[^ ]+:/.test(text) ? text : text.charAt(0).toUpperCase() + text.slice(1);
   return /[.?!]$/.test(whole) ? whole : `${whole}.`;
 }

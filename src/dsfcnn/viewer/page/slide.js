@@ -28,7 +28,6 @@ export class SlideView {
       navigatorMaintainSizeRatio: true,
       animationTime: CALM ? 0 : 0.35,
       blendTime: 0,
-      maxZoomPixelRatio: LARGEST,
       minZoomImageRatio: 0.6,
       visibilityRatio: 0.3,
       imageLoaderLimit: 6,
@@ -85,6 +84,7 @@ export class SlideView {
     this.fitted = true;
     const { clientWidth, clientHeight } = this.viewer.container;
     this.viewer.viewport.resize(new OpenSeadragon.Point(clientWidth, clientHeight), true);
+    this.viewer.viewport.maxZoomLevel = (LARGEST * this.info.width) / clientWidth;
     this.viewer.viewport.goHome(true);
   }
 
