@@ -65,7 +65,7 @@ def chromium():
         driver.quit()
 
 
-def wait(driver, condition, seconds=120):
+def wait(driver, condition, seconds=600):
     """Until a piece of JavaScript is true; its value."""
     end = time.monotonic() + seconds
     while not (found := driver.execute_script(f"return {condition}")):

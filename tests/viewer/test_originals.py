@@ -36,5 +36,5 @@ def test_a_slide_that_is_nowhere(made, refused):
 
 
 def test_a_place_that_is_not_there(tmp_path):
-    with pytest.raises(MissingInputError, match="no such file or folder"):
+    with pytest.raises(MissingInputError, match="cannot be read"):
         Originals([tmp_path / "none"])

@@ -130,7 +130,7 @@ class Opened:
             "mpp": record.settings.slide_mpp,
             "mppSource": record.mpp_source,
             "busy": self.busy,
-            "messages": self.messages,
+            "messages": dict(self.messages),  # a copy: parts are still being opened
             "slide": self.slide is not None,
             "heats": list(self.heats),
             "tissue": self.tissue is not None,
@@ -155,7 +155,7 @@ class Opened:
             found["tissue"] = partial(_tissue_tile, self.tissue, self.pyramid)
         if self.objects is not None:
             found["objects"] = partial(_objects_tile, self.objects)
-        return found | {f"heat-{number}": partial(_heat_tile, heat) for number, heat in enumerate(self.heats.values())}
+        return found | {f"heat-{number}": partial(_heat_tile, heat) for number, heat in enumerate(list(self.heats.values()))}
 
     def object(self, number: int) -> dict[str, Any] | None:
         """One object, counted from 1, with its measurements and outline."""

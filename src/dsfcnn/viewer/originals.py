@@ -21,12 +21,13 @@ class Originals:
     def __init__(self, places: Sequence[Path]):
         self.files: list[Path] = []
         for place in places:
-            if place.is_dir():
-                self.files += sorted(path for path in place.iterdir() if path.suffix.lower() in ENDS and path.is_file())
-            elif place.exists():
-                self.files.append(place)
-            else:
-                raise MissingInputError(f"{shown(place)}: no such file or folder; give --slides what was analysed, or its folder")
+            try:
+                inside = sorted(path for path in place.iterdir() if path.suffix.lower() in ENDS and path.is_file())
+            except NotADirectoryError:
+                inside = [place]
+            except OSError as error:
+                raise MissingInputError(f"{shown(place)}: cannot be read ({error.strerror}); give --slides what was analysed") from error
+            self.files += inside
         self._hashes: dict[Path, str] = {}
         self._lock = threading.Lock()
 

@@ -36,6 +36,8 @@ export class SlideView {
       gestureSettingsTouch: { clickToZoom: false },
       gestureSettingsPen: { clickToZoom: false },
     });
+    this.viewer.canvas.setAttribute("role", "application");
+    this.viewer.canvas.setAttribute("aria-label", "Slide: arrows move, plus and minus zoom, Enter asks for the object in the middle");
     this.layers = new Map(); // name -> its tiled image, or null while it is being added
     this.wanted = new Map(); // name -> opacity
     this.outline = null;
