@@ -107,7 +107,7 @@ class Opened:
         if path is None:
             raise MissingInputError("there is no file of objects in this folder; run 'dsfcnn predict' again")
         objects = read_objects(path, self.record.input.bounds, self._tick)
-        assert objects.index  # made now, not when the first square is asked for
+        _ = objects.index  # made now, not when the first square is asked for
         self.objects = objects
 
     def _tick(self, done: int) -> None:

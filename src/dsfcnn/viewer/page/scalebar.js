@@ -4,8 +4,12 @@ import { byId } from "./elements.js";
 
 const LONGEST = 160; // pixels
 
+let shown = null; // by panning nothing changes
+
 export function showScale(view) {
   const { scale } = view.place();
+  if (shown === `${scale} ${view.key}`) return;
+  shown = `${scale} ${view.key}`;
   const pixels = scale / view.info.mpp; // on the screen per micron
   const length = roundBelow(LONGEST / pixels);
   byId("scale-line").style.width = `${length * pixels}px`;
