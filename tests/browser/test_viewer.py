@@ -42,6 +42,15 @@ def stage(picture):
     return picture[150:600, 150:900]
 
 
+def green_along(picture, ring, place):
+    """How much of an outline (places on the slide) has green pixels on the screen, as far as it is in view."""
+    ends = np.array([*ring, ring[0]]) * place["scale"] + (place["left"], place["top"])
+    points = np.concatenate([np.linspace(start, end, 5) for start, end in zip(ends, ends[1:])]).round().astype(int)
+    rows, columns = np.clip(points[:, 1], 1, picture.shape[0] - 2), np.clip(points[:, 0], 1, 1030)
+    near = np.stack([picture[rows + down, columns + across] for down in (-1, 0, 1) for across in (-1, 0, 1)])
+    return ((near[..., 1] > near[..., 0] + 30) & (near[..., 1] > near[..., 2] + 30)).any(0).mean()
+
+
 def test_a_slide_opens(browser, address, shot):
     open_result(browser, address, "drawn")
     seen = shot("slide")
@@ -129,6 +138,7 @@ def test_an_objects_measurements_appear(browser, address, shot):
         })();"""
     )
     place, known = found["place"], found["object"]
+    assert green_along(shot("outlines"), known["outline"][0], place) > 0.8  # drawn from what the server packed
     viewer = browser.find_element(By.ID, "viewer")
     x, y = found["x"] * place["scale"] + place["left"], found["y"] * place["scale"] + place["top"]
     size = viewer.size

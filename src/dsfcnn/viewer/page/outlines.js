@@ -3,7 +3,7 @@
 import { tilePath } from "./api.js";
 
 const TILE = 512;
-const LINE = 1.8; // pixels on the screen
+const LINE = 1.5; // pixels on the screen
 const FILL = "33"; // opacity of the inside, hexadecimal
 const STEPS = 65535; // corners are given in steps of their object's box
 
