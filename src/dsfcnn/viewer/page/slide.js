@@ -28,6 +28,7 @@ export class SlideView {
       navigatorMaintainSizeRatio: true,
       animationTime: CALM ? 0 : 0.35,
       blendTime: 0,
+      smoothTileEdgesMinZoom: Infinity, // tiles overlap by a pixel, which hides their edges without a second canvas
       minZoomImageRatio: 0.6,
       visibilityRatio: 0.3,
       imageLoaderLimit: 6,
@@ -43,6 +44,7 @@ export class SlideView {
     this.outline = null;
     this.marks = document.createElement("canvas");
     this.marks.className = "marks";
+    this.marks.hidden = true;
     this.marks.setAttribute("aria-hidden", "true");
     this.viewer.canvas.append(this.marks);
     this.viewer.addHandler("update-viewport", () => this.drawMarks());
@@ -163,17 +165,13 @@ export class SlideView {
   }
 
   drawMarks() {
-    const size = this.viewer.viewport?.getContainerSize();
-    if (!size || !this.info) return;
-    const ratio = window.devicePixelRatio || 1;
-    const [width, height] = [Math.round(size.x * ratio), Math.round(size.y * ratio)];
-    if (this.marks.width !== width || this.marks.height !== height) Object.assign(this.marks, { width, height });
-    else if (!this.outline && !this.marked) return;
-    const context = this.marks.getContext("2d");
-    context.setTransform(1, 0, 0, 1, 0, 0);
-    context.clearRect(0, 0, width, height);
-    this.marked = Boolean(this.outline);
+    this.marks.hidden = !this.outline; // even an empty canvas must be laid over the slide in every frame
     if (!this.outline) return;
+    const size = this.viewer.viewport.getContainerSize();
+    const ratio = window.devicePixelRatio || 1;
+    this.marks.width = Math.round(size.x * ratio); // which also clears it
+    this.marks.height = Math.round(size.y * ratio);
+    const context = this.marks.getContext("2d");
     const { scale, left, top } = this.place();
     context.setTransform(ratio, 0, 0, ratio, left * ratio, top * ratio);
     context.beginPath();
