@@ -1,6 +1,7 @@
 """The viewer as somebody sees it."""
 
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -45,7 +46,7 @@ def stage(picture):
 def green_along(picture, ring, place):
     """How much of an outline (places on the slide) has green pixels on the screen, as far as it is in view."""
     ends = np.array([*ring, ring[0]]) * place["scale"] + (place["left"], place["top"])
-    points = np.concatenate([np.linspace(start, end, 5) for start, end in zip(ends, ends[1:])]).round().astype(int)
+    points = np.concatenate([np.linspace(start, end, 5) for start, end in pairwise(ends)]).round().astype(int)
     rows, columns = np.clip(points[:, 1], 1, picture.shape[0] - 2), np.clip(points[:, 0], 1, 1030)
     near = np.stack([picture[rows + down, columns + across] for down in (-1, 0, 1) for across in (-1, 0, 1)])
     return ((near[..., 1] > near[..., 0] + 30) & (near[..., 1] > near[..., 2] + 30)).any(0).mean()

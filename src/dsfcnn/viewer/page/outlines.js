@@ -17,7 +17,8 @@ export function makeObjectsSource(key, info) {
     maxLevel: info.fullLevel + info.finer,
   });
   source.getTileUrl = (level, x, y) => tilePath(key, "objects", level, x, y);
-  source.hasTransparency = () => false; // else every frame would go through a second canvas; coarser tiles shine through while finer ones load
+  // Not so, but else every frame would go through a second canvas; now coarser tiles shine through while finer ones load.
+  source.hasTransparency = () => false;
   source.downloadTileStart = (job) => {
     job.userData.abort = new AbortController();
     load(job, 2 ** (job.tile.level - info.fullLevel), colours).catch((error) => job.fail(error.message, null));

@@ -28,7 +28,6 @@ export class SlideView {
       navigatorMaintainSizeRatio: true,
       animationTime: CALM ? 0 : 0.35,
       blendTime: 0,
-      smoothTileEdgesMinZoom: Infinity, // tiles overlap by a pixel, which hides their edges without a second canvas
       minZoomImageRatio: 0.6,
       visibilityRatio: 0.3,
       imageLoaderLimit: 6,
