@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: test demo lint types clean
+.PHONY: test test-browser viewer demo lint types clean
 
 # One stamp per set of extras; installed again when what it is made from changes.
 $(VENV)/.base: pyproject.toml constraints.txt setup.py src/dsfcnn/kernels/bank.py $(wildcard src/dsfcnn/kernels/*.[ch])
@@ -26,6 +26,24 @@ lint: $(VENV)/.test
 types: $(VENV)/.test
 	$(BIN)/mypy
 
+# The page's library from npm, which compares the package with the hash in the lock file. No script of a package is run.
+VENDOR := src/dsfcnn/viewer/page/vendor
+viewer: $(VENDOR)/openseadragon.min.js
+
+$(VENDOR)/openseadragon.min.js: npm/package.json npm/package-lock.json
+	npm ci --prefix npm --ignore-scripts --no-audit --no-fund
+	mkdir -p $(VENDOR)
+	cp npm/node_modules/openseadragon/LICENSE.txt $(VENDOR)/openseadragon-LICENSE.txt
+	cp npm/node_modules/openseadragon/build/openseadragon/openseadragon.min.js $@
+
+# The viewer in a real browser: needs npm and Debian's chromium and chromium-driver. Screenshots go to build/screenshots.
+test-browser: $(VENV)/.browser viewer
+	$(BIN)/python -m pytest tests/browser
+
+$(VENV)/.browser: $(VENV)/.test
+	$(PIP) --editable '.[browser]'
+	touch $@
+
 $(VENV)/.wsi: $(VENV)/.base
 	$(PIP) --editable '.[wsi]'
 	touch $@
@@ -37,4 +55,4 @@ demo: $(VENV)/.wsi
 	$(BIN)/python examples/demo.py --out demo
 
 clean:
-	rm -rf $(VENV) build demo src/*.egg-info
+	rm -rf $(VENV) build demo src/*.egg-info npm/node_modules $(VENDOR)

@@ -73,6 +73,14 @@ def test_nothing_is_overwritten_unasked(image, tmp_path, capsys):
     assert sorted(path.name for path in out.iterdir()) == FILES
 
 
+def test_frames_of_another_size(image, tmp_path):
+    out = tmp_path / "out"
+    assert run("--model", "cnn-digits:0.1", image, "--size", 32, "--steps", 3, "--frame-size", 48, "--out", out) == 0
+    assert json.loads((out / "variance.json").read_text())["frames"]["side"] == 48
+    with Image.open(out / "frames.png") as sheet:
+        assert sheet.size == (3 * 48, 3 * 48)
+
+
 def test_a_model_folder(image, tmp_path, capsys):
     save_model(create("vfcnn-tumour", group="C4", width=0.1), tmp_path / "mine")
     assert run("--model", tmp_path / "mine", image, "--size", 32, "--out", tmp_path / "out", "--json") == 0

@@ -18,6 +18,7 @@ _PURPOSES = {
     "tensorboard": "curves of a training in TensorBoard",
     "viewer": "the viewer in the browser",
     "test": "the tests",
+    "browser": "the tests in a browser",
 }
 
 

@@ -20,6 +20,7 @@ def equivariance(
     ] = None,
     steps: Annotated[int | None, typer.Option(min=2, max=360, help="Turns of the image; by default those of the largest group.")] = None,
     size: Annotated[int, typer.Option(help="Side of the square, pixels.")] = 256,
+    frame_size: Annotated[int, typer.Option(min=16, max=512, help="Side of a frame for dsfcnn view, pixels.")] = 80,
     test_time_turning: Annotated[
         bool, typer.Option("--test-time-turning", help="Also the first model's mean prediction over its quarter turns.")
     ] = False,
@@ -48,7 +49,7 @@ def equivariance(
     with Progress(console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("turning", total=turns * (len(networks) + test_time_turning))
         found = compare(networks, pixels, side, turns, _COPIES if test_time_turning else None, tick=lambda: progress.advance(bar))
-    sheet, rows = frame_sheet(found.views, found.columns)
+    sheet, rows = frame_sheet(found.views, found.columns, frame_size)
     with atomic_write(out / "variance.png") as stream:
         draw_variance(found.views, found.columns).savefig(stream, format="png", dpi=90, pil_kwargs={"optimize": True})
     with atomic_write(out / "frames.png") as stream:

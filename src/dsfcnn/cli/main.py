@@ -21,6 +21,7 @@ from dsfcnn.cli.models import models
 from dsfcnn.cli.predict import predict
 from dsfcnn.cli.study import study
 from dsfcnn.cli.train import train
+from dsfcnn.cli.view import view
 from dsfcnn.errors import DsfcnnError
 
 app = typer.Typer(name="dsfcnn", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -29,6 +30,7 @@ app.command()(train)
 app.command()(evaluate)
 app.command()(study)
 app.command()(predict)
+app.command()(view)
 app.command()(export)
 app.command()(filters)
 app.command()(equivariance)

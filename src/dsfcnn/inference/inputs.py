@@ -9,7 +9,7 @@ from dsfcnn.errors import MissingInputError, UsageError
 from dsfcnn.slides.source import shown
 
 # Endings of what is taken from a folder; a file that is named itself may be called anything.
-_ENDS = {".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".svs", ".svslide", ".ndpi", ".scn", ".mrxs", ".bif", ".vms", ".vmu", ".dcm"}
+ENDS = {".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".svs", ".svslide", ".ndpi", ".scn", ".mrxs", ".bif", ".vms", ".vmu", ".dcm"}
 
 
 class Input(NamedTuple):
@@ -24,7 +24,7 @@ def collect(paths: Sequence[Path], name: str | None, out: Path) -> list[Input]:
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = sorted(one for one in path.iterdir() if one.suffix.lower() in _ENDS and not one.name.startswith("."))
+            inside = sorted(one for one in path.iterdir() if one.suffix.lower() in ENDS and not one.name.startswith("."))
             if not inside:
                 raise MissingInputError(f"{shown(path)}: no images or slides in this folder; give one that has some")
             if _real(out).is_relative_to(_real(path)):

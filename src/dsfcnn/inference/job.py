@@ -103,7 +103,13 @@ class Job:
             record = {
                 "settings": settings,
                 "versions": {"dsfcnn": __version__, "python": platform.python_version(), **_versions()},
-                "input": {"name": self.source.name, "width": slide.width, "height": slide.height, "reader": slide.reader},
+                "input": {
+                    "name": self.source.name,
+                    "width": slide.width,
+                    "height": slide.height,
+                    "bounds": list(slide.bounds),  # what the GeoJSON's coordinates lack
+                    "reader": slide.reader,
+                },
                 "mpp_source": slide.mpp_source,
                 "counts": {
                     **counts,

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dsfcnn.study.equivariance import Column, Feature, disc
 
-FRAME = 80  # pixels a side of a frame on the sheet
+FRAME = 80  # pixels a side of a frame on the sheet, where nothing else is asked for
 _BRIGHTEST = 0.995  # quantile of the variances that is drawn brightest: single pixels should not darken the rest
 _VARIANCE, _FEATURE = "inferno", "gray"
 _RELATIVE = ("A", "B")  # divided by their own variance, since networks differ in the scale of their features
@@ -74,12 +74,12 @@ def _draw_row(axes: Sequence[Axes], name: str, columns: Sequence[Column]) -> Axe
     return drawn
 
 
-def frame_sheet(views: Sequence[Tensor], columns: Sequence[Column]) -> tuple[Image.Image, list[str]]:
+def frame_sheet(views: Sequence[Tensor], columns: Sequence[Column], side: int = FRAME) -> tuple[Image.Image, list[str]]:
     """One picture of many frames, a column per turn, and what its rows show: the turned input, then every map of every network.
 
     Maps are as the network gives them for the turned input. A row has one scale of grey; probabilities have that of 0 to 1.
     """
-    rows = [np.concatenate([_frame(_colours(view)) for view in views], axis=1)]
+    rows = [np.concatenate([_frame(_colours(view), side) for view in views], axis=1)]
     names = ["input"]
     for column in columns:
         for name, feature in column.features.items():
@@ -88,17 +88,17 @@ def frame_sheet(views: Sequence[Tensor], columns: Sequence[Column]) -> tuple[Ima
             pictures = torch.stack(feature.pictures)
             low, high = (pictures.min(), pictures.max()) if feature.layer else (0.0, 1.0)
             scaled = ((pictures - low) / max(float(high - low), 1e-30)).numpy()
-            rows.append(np.concatenate([_frame(picture) for picture in scaled], axis=1))
+            rows.append(np.concatenate([_frame(picture, side) for picture in scaled], axis=1))
             names.append(f"{column.label}: {name}")
     return Image.fromarray(np.concatenate(rows)), names
 
 
-def _frame(picture: np.ndarray) -> np.ndarray:
-    """(H, W) or (H, W, 3) in [0, 1] -> uint8 (FRAME, FRAME, 3)."""
+def _frame(picture: np.ndarray, side: int) -> np.ndarray:
+    """(H, W) or (H, W, 3) in [0, 1] -> uint8 (side, side, 3)."""
     colours = picture if picture.ndim == 3 else np.repeat(picture[..., None], 3, axis=2)
     frame = Image.fromarray((np.clip(colours, 0, 1) * 255).round().astype(np.uint8))
-    smaller = frame.width > FRAME
-    return np.asarray(frame.resize((FRAME, FRAME), Image.Resampling.BOX if smaller else Image.Resampling.NEAREST))
+    smaller = frame.width > side
+    return np.asarray(frame.resize((side, side), Image.Resampling.BOX if smaller else Image.Resampling.NEAREST))
 
 
 def _colours(view: Tensor) -> np.ndarray:
