@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
-.PHONY: test demo lint types clean
+.PHONY: test docs demo lint types clean
 
 # One stamp per set of extras; installed again when what it is made from changes.
 $(VENV)/.base: pyproject.toml constraints.txt setup.py src/dsfcnn/kernels/gconv.c src/dsfcnn/kernels/bank.py
@@ -26,10 +26,18 @@ lint: $(VENV)/.test
 types: $(VENV)/.test
 	$(BIN)/mypy
 
+$(VENV)/.docs: $(VENV)/.base
+	$(PIP) --editable '.[docs]'
+	touch $@
+
+# The site, in site/; a warning is an error. To read it: python -m http.server --directory site
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict --quiet
+
 # Pictures of the basis and of a layer's filters, and how exactly a small network turns with its input.
 demo: $(VENV)/.base
 	$(BIN)/dsfcnn filters --out demo --overwrite
 	$(BIN)/python benchmarks/equivariance.py --seeds 3
 
 clean:
-	rm -rf $(VENV) build demo src/*.egg-info
+	rm -rf $(VENV) build demo site src/*.egg-info
