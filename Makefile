@@ -32,7 +32,7 @@ $(VENV)/.docs: $(VENV)/.base
 
 # The site, in site/; a warning is an error. To read it: python -m http.server --directory site
 docs: $(VENV)/.docs
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Pictures of the basis and of a layer's filters, and how exactly a small network turns with its input.
 demo: $(VENV)/.base

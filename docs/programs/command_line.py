@@ -17,9 +17,9 @@ HEAD = """# Command line
 
 <!-- written by docs/programs/command_line.py; change the program, not this page -->
 
-`dsfcnn COMMAND --help` says the same in a terminal; `python -m dsfcnn` is the same program. `--debug` before or after the name of a command shows the traceback
-of an error. Options may stand in any order, before or after the arguments; `--` ends them, for names that begin with a dash. Exit codes are listed under
-[faults](faults.md#exit-codes).
+`dsfcnn COMMAND --help` says the same in a terminal; `python -m dsfcnn` is the same program. `--debug` before or after the name of a command
+shows the traceback of an error. Options may stand in any order, before or after the arguments; `--` ends them, for names that begin with a
+dash. Exit codes are listed under [faults](faults.md#exit-codes).
 
 | command | |
 | --- | --- |

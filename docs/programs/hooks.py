@@ -1,8 +1,8 @@
 """What mkdocs does here besides its own work, see ``hooks`` in mkdocs.yml.
 
 - Formulas become MathML, which browsers draw without a script.
-- A link out of docs/, such as ../src/dsfcnn/basis/rings.py#radial_profile, leads to a page of the site that shows this file. Its anchors are the
-  names of what the file defines.
+- A link out of docs/, such as ../src/dsfcnn/basis/rings.py#radial_profile, leads to a page of the site that shows this file. Its anchors
+  are the names of what the file defines.
 - The page of model cards gets a link to the card of every model that the package ships.
 """
 

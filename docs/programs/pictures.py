@@ -24,7 +24,7 @@ def rings() -> Figure:
     axes = figure.subplots()
     radius = torch.linspace(0, 4.5, 400)
     for ring, width in enumerate(ring_widths(7)):
-        axes.plot(radius, radial_profile(radius, ring, width), label=f"j = {ring}, σ = {width:g}")
+        axes.plot(radius, radial_profile(radius, ring, width), label=f"$j$ = {ring}, $\\sigma$ = {width:g}")
     for distance in pixel_grid(7).abs().unique().tolist():
         axes.axvline(distance, ymax=0.04, color="black", linewidth=1)
     axes.set(xlabel="distance r from the centre, pixels (marks: pixels of a 7x7 square)", ylabel="τ", xlim=(0, 4.5), ylim=(0, 1.05))
