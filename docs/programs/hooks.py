@@ -15,6 +15,7 @@ from typing import Any
 
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
@@ -51,7 +52,14 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    return _FORMULA.sub(lambda found: convert(html.unescape(found[2]), "block" if found[1] == "div" else "inline"), content)
+    return _FORMULA.sub(lambda found: _mathml(found[2], "block" if found[1] == "div" else "inline"), content)
+
+
+def _mathml(formula: str, display: str) -> str:
+    drawn = convert(html.unescape(formula), display=display)
+    if "\\" in drawn:  # it passes on what it does not know
+        raise PluginError(f"a formula that latex2mathml does not know: {formula}")
+    return drawn
 
 
 def cards() -> list[Path]:
