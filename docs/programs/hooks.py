@@ -22,6 +22,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[2]
 SHIPPED = "src/dsfcnn/models/shipped"
 _OUTWARD = re.compile(r"\]\(\.\./([^)#\s]+)(#[^)]*)?\)")  # a link to a file of the project that is no page
+_INWARD = re.compile(r"!?\[([^]]*)\]\((?!https?://)[^)]*\)")  # a link from such a file to others; only its text is kept
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 _LANGUAGES = {".py": "python", ".c": "c", ".h": "c", ".yaml": "yaml", ".toml": "toml"}
 _FENCE = "`" * 8  # longer than any in the files
@@ -80,7 +81,7 @@ def _shown(path: Path) -> tuple[str, list[str]]:
         return f"{_HIDDEN}# {name}\n\n{links}\n", [one.relative_to(ROOT).as_posix() for one in inside]
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
-        return text, []
+        return _INWARD.sub(r"\1", text), []
     parts = _definitions(text) if path.suffix == ".py" else [("", text)]
     language = _LANGUAGES.get(path.suffix, "text")
     blocks = [f"{heading}{_FENCE}{language}\n{code.strip(chr(10))}\n{_FENCE}\n" for heading, code in parts if code.strip()]
