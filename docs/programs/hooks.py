@@ -48,7 +48,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if page.file.generated_by:
         return markdown
     listed = "\n".join(f"- [{card.parent.name}](../{card.relative_to(ROOT)})" for card in cards())
-    markdown = markdown.replace("<!-- cards -->", listed)
+    markdown = markdown.replace("<!-- cards -->", listed or "This version ships none.")
     return _OUTWARD.sub(lambda link: f"]({_page(normpath(link[1]))}{link[2] or ''})", markdown)
 
 
