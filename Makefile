@@ -19,6 +19,15 @@ $(VENV)/.test: $(VENV)/.base
 test: lint types
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
+# The site, in site/; a warning is an error. To read it: python -m http.server --directory site
+.PHONY: docs
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+$(VENV)/.docs: $(VENV)/.base
+	$(PIP) --editable '.[docs]'
+	touch $@
+
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -55,4 +64,4 @@ demo: $(VENV)/.wsi
 	$(BIN)/python examples/demo.py --out demo
 
 clean:
-	rm -rf $(VENV) build demo src/*.egg-info npm/node_modules $(VENDOR)
+	rm -rf $(VENV) build demo site src/*.egg-info npm/node_modules $(VENDOR)

@@ -17,6 +17,7 @@ _PURPOSES = {
     "onnx": "export to ONNX",
     "tensorboard": "curves of a training in TensorBoard",
     "viewer": "the viewer in the browser",
+    "docs": "the documentation as a site",
     "test": "the tests",
     "browser": "the tests in a browser",
 }
