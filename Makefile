@@ -47,7 +47,7 @@ $(VENDOR)/openseadragon.min.js: npm/package.json npm/package-lock.json
 
 # The viewer in a real browser: needs npm and Debian's chromium and chromium-driver. Screenshots go to build/screenshots.
 test-browser: $(VENV)/.browser viewer
-	$(BIN)/python -m pytest tests/browser
+	$(BIN)/python -m pytest tests/browser $(CHOICE)
 
 $(VENV)/.browser: $(VENV)/.test
 	$(PIP) --editable '.[browser]'
