@@ -68,7 +68,7 @@ def main() -> None:
 
 def find_model(out: Path) -> str | Path:
     """The name of the shipped model, or a small one of our own."""
-    from dsfcnn.inference.predictor import shipped
+    from dsfcnn.models import shipped
 
     if "nuclei" in shipped():
         return "nuclei"

@@ -18,7 +18,7 @@ import pytest
 from typer.main import get_command
 
 from dsfcnn.cli.main import app
-from dsfcnn.inference.predictor import shipped
+from dsfcnn.models import shipped
 from dsfcnn.training.config import read_config
 
 ROOT = Path(__file__).parent.parent

@@ -22,7 +22,8 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[2]
 SHIPPED = "src/dsfcnn/models/shipped"
 _OUTWARD = re.compile(r"\]\(\.\./([^)#\s]+)(#[^)]*)?\)")  # a link to a file of the project that is no page
-_INWARD = re.compile(r"!?\[([^]]*)\]\((?!https?://)[^)]*\)")  # a link from such a file to others; only its text is kept
+_INWARD = re.compile(r"(!?)\[([^]]*)\]\((?!https?://)([^)]*)\)")  # a link from such a file to another
+_PICTURES = {".png", ".jpg"}
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 _LANGUAGES = {".py": "python", ".c": "c", ".h": "c", ".yaml": "yaml", ".toml": "toml"}
 _FENCE = "`" * 8  # longer than any in the files
@@ -38,6 +39,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         target = normpath(wanted.pop())
         if target not in done and (ROOT / target).exists():  # mkdocs warns of the others
             done.add(target)
+            if Path(target).suffix in _PICTURES:
+                files.append(File.generated(config, f"project/{target}", abs_src_path=str(ROOT / target)))
+                continue
             content, more = _shown(ROOT / target)
             wanted += more
             files.append(File.generated(config, _page(target), content=content, inclusion=InclusionLevel.NOT_IN_NAV))
@@ -81,11 +85,18 @@ def _shown(path: Path) -> tuple[str, list[str]]:
         return f"{_HIDDEN}# {name}\n\n{links}\n", [one.relative_to(ROOT).as_posix() for one in inside]
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
-        return _INWARD.sub(r"\1", text), []
+        return _with_pictures(text, path.parent)
     parts = _definitions(text) if path.suffix == ".py" else [("", text)]
     language = _LANGUAGES.get(path.suffix, "text")
     blocks = [f"{heading}{_FENCE}{language}\n{code.strip(chr(10))}\n{_FENCE}\n" for heading, code in parts if code.strip()]
     return f"{_HIDDEN}# {name}\n\n" + "\n".join(blocks), []
+
+
+def _with_pictures(text: str, folder: Path) -> tuple[str, list[str]]:
+    """A text of the project with its pictures; of its links to other files only the words are kept."""
+    pictures = [folder / name for mark, _, name in _INWARD.findall(text) if mark and (folder / name).suffix in _PICTURES]
+    kept = _INWARD.sub(lambda link: link[0] if link[1] and folder / link[3] in pictures else link[2], text)
+    return kept, [picture.relative_to(ROOT).as_posix() for picture in pictures]
 
 
 def _definitions(text: str) -> list[tuple[str, str]]:
