@@ -12,8 +12,9 @@ from drawn_results import write_record
 from dsfcnn.cli.main import main
 
 START = """
-import sys
+import signal, sys
 from dsfcnn.viewer import serve
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell starts in the background, tests included
 files = serve.page_files()
 serve.page_files = lambda: files | {"openseadragon.min.js": ("text/javascript", b"")}  # npm is not needed for these tests
 from dsfcnn.cli.main import main

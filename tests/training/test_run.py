@@ -238,7 +238,7 @@ def test_nothing_is_written_into_the_data(train, tumour, patches):
 
 def test_mistakes_are_told_before_work_begins(train, tumour, tmp_path):
     said(train(tumour, tmp_path / "a", "select=f1"), 2, "select: no metric 'f1'; use one of auc, accuracy")
-    said(train(tumour, tmp_path / "b", "init=/nowhere"), 66, "nowhere")
+    said(train(tumour, tmp_path / "b", "init=/nowhere"), 2, 'no model "/nowhere"')
     said(train(tmp_path / "none.yaml", tmp_path / "c"), 66, "no such file")
     said(train(tmp_path, tmp_path / "c"), 66, "not a regular file")
     said(train(tumour, tmp_path / "c", "group=Z8"), 2, "group, width or options: no group 'Z8'; use C1")
