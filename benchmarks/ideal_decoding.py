@@ -36,7 +36,7 @@ def lost(task, truth, found, marker, mpp):
     hit[table.truth[2 * table.shared > whole]] = True
     smallest = (task.settings.smallest_marker if task.name == "nuclei" else task.settings.smallest_gland) / mpp**2
     for number in np.flatnonzero(~hit):
-        mask = table.truth_labels == number + 1
+        mask = truth == table.truths.ids[number]
         pieces, count = ndimage.label(mask & (marker == MARKER))
         sizes = np.bincount(pieces.ravel())[1:]
         if count == 0:
