@@ -84,7 +84,7 @@ def main():
             value = results.mean[measure].value if name == "nuclei" else results.pooled[measure].value
             if value < goal:
                 missed.append(f"{folder} {measure} {value:.4f} is below {goal}")
-    sys.exit("\n".join(missed))
+    sys.exit("\n".join(missed) or None)
 
 
 if __name__ == "__main__":
