@@ -57,6 +57,14 @@ def test_images_that_are_not_there(more, fix, squares, refused):
         open_images(config(squares, **more), 0.25)
 
 
+@pytest.mark.parametrize(("more", "count"), [({"held_out": 2}, 4), ({"valid_split": "valid"}, 6)], ids=["held out", "a split"])
+def test_a_final_fit_has_all_images(more, count, squares):
+    images, valid = open_images(config(squares, final_fit=True, **more), 0.25)
+    assert len(valid) == 0
+    assert len(images) == len({(images.source(number), images[number].image.tobytes()) for number in range(count)}) == count
+    assert len(images.files) >= count
+
+
 def test_fewer_images_are_a_part_of_all(squares):
     images, valid = open_images(config(squares, valid_split="valid", images=2), 0.25)
     assert len(images) == 2

@@ -68,6 +68,21 @@ def test_the_best_model_is_a_model_folder_with_a_card(whole):
         assert word in card
 
 
+def test_a_final_fit_validates_nothing_and_keeps_the_last_weights(train, tumour, tmp_path):
+    done = train(tumour, tmp_path / "run", "final_fit=true")
+    assert done.code == 0, done.said
+    assert [set(row) for row in csv.DictReader((tmp_path / "run" / "metrics.csv").open())] == 2 * [{"step", "loss", "learning_rate"}]
+    assert not (tmp_path / "run" / "examples.png").exists()
+    card = (tmp_path / "run" / "best" / "README.md").read_text()
+    assert "split train and valid" in card
+    assert "None: a final fit of 6 steps" in card
+    with safetensors.safe_open(tmp_path / "run" / "checkpoints" / "step-00000006.safetensors", "np") as last:
+        averaged = {name.removeprefix("averaged/"): last.get_tensor(name) for name in last.keys() if name.startswith("averaged/")}
+    with safetensors.safe_open(tmp_path / "run" / "best" / "model.safetensors", "np") as best:
+        assert set(best.keys()) == set(averaged)
+        assert all(np.array_equal(best.get_tensor(name), weight) for name, weight in averaged.items())
+
+
 def test_events_hold_the_validations(whole):
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

@@ -56,8 +56,9 @@ def train(
         run.train(resume, progress)
     if run.processes.first:
         if isinstance(run.task, Segmentation):
-            valid = open_images(settings, run.mpp)[1]
-            note_margin(out / "best", (rescale(valid[number], run.mpp).image for number in range(min(3, len(valid)))))
+            learned, valid = open_images(settings, run.mpp)
+            seen = valid if len(valid) else learned
+            note_margin(out / "best", (rescale(seen[number], run.mpp).image for number in range(min(3, len(seen)))))
         print(f"best model: {out / 'best'}")
 
 

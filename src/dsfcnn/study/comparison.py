@@ -250,7 +250,8 @@ def lines(study: Study, rows: list[Row], out: Path) -> list[Line]:
         with (done[0] / "metrics.csv").open() as stream:
             history = list(csv.DictReader(stream))
         metric = study.metrics[0] if study.metrics[0] in history[0] else study.metrics[1]
-        curve = [float(line["step"]) for line in history], [float(line[metric]) for line in history]
+        validated = [line for line in history if metric in line]  # none in a final fit
+        curve = [float(line["step"]) for line in validated], [float(line[metric]) for line in validated]
         scores = {name: [test[name] for test in tests] for name in study.metrics}
         found.append(Line(row, count_parameters(load_model(done[0] / "best"))["paper"], scores, curve))
     return found

@@ -41,6 +41,7 @@ class TrainConfig(_Settings):
     train_split: str = "train"
     valid_split: str | None = None  # None: images held out of the training split
     held_out: Annotated[int, Field(ge=0)] | list[str] = 0  # how many (chosen by the seed), or the names of their files
+    final_fit: bool = False  # learn from the validation images too: nothing is validated, the last weights are the model
     cache: str | None = None  # folder for what takes long to make from the data
     images: Annotated[int, Field(gt=0)] | None = None  # train on so many images only, chosen by the seed
 

@@ -50,6 +50,48 @@ class Chosen:
 
 
 @dataclass
+class Joined:
+    """Two splits of a data set as one."""
+
+    first: Dataset
+    second: Dataset
+
+    @property
+    def name(self) -> str:
+        return f"{self.first.name} and {self.second.name}"
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.first.classes
+
+    @property
+    def mpp(self) -> float:
+        return self.first.mpp
+
+    @property
+    def unpaired(self) -> tuple[str, ...]:
+        return self.first.unpaired + self.second.unpaired
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return self.first.files + self.second.files
+
+    def __len__(self) -> int:
+        return len(self.first) + len(self.second)
+
+    def __getitem__(self, index: int) -> Sample:
+        data, number = self._find(index)
+        return data[number]
+
+    def source(self, index: int) -> str:
+        data, number = self._find(index)
+        return data.source(number)
+
+    def _find(self, index: int) -> tuple[Dataset, int]:
+        return (self.first, index) if index < len(self.first) else (self.second, index - len(self.first))
+
+
+@dataclass
 class Rescaled(Chosen):
     """All samples at one resolution: images averaged, not picked, so that fine grain does not turn into noise."""
 
@@ -88,15 +130,19 @@ def resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 
 def open_images(config: TrainConfig, mpp: float) -> tuple[Dataset, Dataset]:
-    """Images for training, at the model's resolution, and for validation, at their own."""
-    train = _open(config, config.train_split)
+    """Images for training, at the model's resolution, and for validation, at their own (none in a final fit)."""
+    train: Dataset = _open(config, config.train_split)
+    valid: Dataset
     numbers = list(range(len(train)))
     if config.valid_split is not None:
-        valid: Dataset = _open(config, config.valid_split)
+        valid = _open(config, config.valid_split)
     else:
         held = _held_out(config, train)
         valid, numbers = Chosen(train, sorted(held)), [number for number in numbers if number not in held]
-    if not numbers or not len(valid):
+    if config.final_fit:
+        train = train if config.valid_split is None else Joined(train, valid)
+        valid, numbers = Chosen(train, []), list(range(len(train)))
+    elif not numbers or not len(valid):
         what = "training" if not numbers else "validation"
         raise UsageError(f"{train.name}: no images left for {what}; set valid_split, or held_out to a smaller number")
     if config.images is not None:

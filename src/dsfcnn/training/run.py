@@ -103,7 +103,7 @@ class Run:
             last = state.step == config.steps
             if state.losses and (last or state.step % config.validate_every == 0):
                 if processes.first:
-                    self._validate(state, valid)
+                    self._report(state, valid)
                 state.losses = []
                 processes.wait()
             if processes.first and state.step and (last or state.step % config.checkpoint_every == 0):
@@ -113,7 +113,19 @@ class Run:
             self._stop_if_asked()
             progress(state, next(steps))
 
-    def _validate(self, state: State, valid: Dataset) -> None:
+    def _report(self, state: State, valid: Dataset) -> None:
+        rate = loop.learning_rate(self.config, state.step - 1)
+        scores = {} if self.config.final_fit else self._validate(state, valid)
+        if self.config.final_fit and state.step == self.config.steps:
+            self._write_best(state, None)
+        state.history.append({"step": state.step, "loss": sum(state.losses) / len(state.losses), "learning_rate": rate, **scores})
+        report.write_metrics(self.folder / "metrics.csv", state.history)
+        report.write_curves(self.folder / "curves.png", state.history)
+        report.write_events(self.folder / "events", state.history[-1])
+        shown = ", ".join(f"{name} {number:.4g}" for name, number in state.history[-1].items() if name != "step")
+        self.tell(f"step {state.step} of {self.config.steps}: {shown}")
+
+    def _validate(self, state: State, valid: Dataset) -> dict[str, float]:
         examples = report.Examples()
 
         def see(*seen: Any) -> None:
@@ -122,21 +134,15 @@ class Run:
 
         results = evaluate(state.judged(), self.task, valid, self.mpp, resamples=200, seen=see)
         scores = headline(results)
-        rate = loop.learning_rate(self.config, state.step - 1)
-        state.history.append({"step": state.step, "loss": sum(state.losses) / len(state.losses), "learning_rate": rate, **scores})
         value = scores[self.select]
         sign = -1 if self.select in _LOWER_IS_BETTER else 1
         if state.best is None or math.isnan(state.best) or sign * value > sign * state.best:
             state.best = value
             self._write_best(state, results)
-        report.write_metrics(self.folder / "metrics.csv", state.history)
-        report.write_curves(self.folder / "curves.png", state.history)
-        report.write_events(self.folder / "events", state.history[-1])
         examples.write(self.folder / "examples.png")
-        shown = ", ".join(f"{name} {number:.4g}" for name, number in state.history[-1].items() if name != "step")
-        self.tell(f"step {state.step} of {self.config.steps}: {shown}")
+        return scores
 
-    def _write_best(self, state: State, results: Results) -> None:
+    def _write_best(self, state: State, results: Results | None) -> None:
         card = model_card(self.config, self.task, self.mpp, state, results, self.command)
         folder, decode = self.folder / "best", self.config.decode
         save_model(state.judged(), folder, task=self.task.name, mpp=self.mpp, decode=decode, card=card, overwrite=True)
@@ -237,19 +243,26 @@ def metrics_of(task: Task) -> list[str]:
     return ["auc", "accuracy"] if len(task.heads["class"]) == 2 else ["accuracy"]
 
 
-def model_card(config: TrainConfig, task: Task, mpp: float, state: State, results: Results, command: str) -> str:
-    """README.md of a trained model."""
+def model_card(config: TrainConfig, task: Task, mpp: float, state: State, results: Results | None, command: str) -> str:
+    """README.md of a trained model; without results it has seen the validation images too."""
     count = count_parameters(state.judged())
     data = config.format if config.data is None else f"{Path(config.data).name} ({config.format})"
-    valid = config.valid_split or f"held out of {config.train_split}"
+    splits = config.train_split
+    if results is None:
+        splits = f"{splits} and {config.valid_split}" if config.valid_split else f"{splits}, all of it"
+        validation = f"## Validation\n\nNone: a final fit of {state.step} steps, seed {config.seed}, to the validation images too.\n\n"
+    else:
+        valid = config.valid_split or f"held out of {config.train_split}"
+        validation = (
+            f"## Validation ({valid}), after {state.step} steps, seed {config.seed}\n\n{results.table()}\n"
+            f"The best of this run's validations; a test on other data is the fair figure.\n\n"
+        )
     settings = ", ".join(f"{key} {value}" for key, value in config.model_dump().items() if key != "data")
     parameters = f"{count['live']:,} learned parameters ({count['paper']:,} as the paper counts)"
     return (
         f"# {config.model}{'' if config.group is None else f', {config.group}'}, for {task.name}\n\n"
         f"Resolution: {mpp} um per pixel. Width {config.width}, {parameters}.\n\n"
-        f"## Data\n\nTrained on {data}, split {config.train_split}. Licence of the data: {config.licence}.\n\n"
-        f"## Validation ({valid}), after {state.step} steps, seed {config.seed}\n\n{results.table()}\n"
-        f"The best of this run's validations; a test on other data is the fair figure.\n\n"
+        f"## Data\n\nTrained on {data}, split {splits}. Licence of the data: {config.licence}.\n\n{validation}"
         f"## Training\n\n    {command}\n\nSettings: {settings}.\n\n"
         "Research use only; not for diagnosis.\n"
     )
