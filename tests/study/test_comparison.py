@@ -1,12 +1,14 @@
 """A study trains its rows alike, goes on where it stopped, and writes tables and plots."""
 
 import json
+import re
 
 import pytest
 
 from dsfcnn.errors import Interrupted, UsageError
 from dsfcnn.models import names
 from dsfcnn.study.comparison import STUDIES, configuration, run_study
+from dsfcnn.tasks.metrics.auc import auc
 
 TINY = {
     "format": "synthetic-digits",
@@ -57,6 +59,22 @@ def test_the_table_has_what_was_measured_and_what_the_paper_says(finished):
     assert test["split"] == "test"
     assert test["scores"]["error"] == pytest.approx(100 * (1 - test["scores"]["accuracy"]))
     assert {path.name for path in out.iterdir()} >= {"table.md", "table.csv", "groups.png", "convergence.png", "runs"}
+
+
+def test_rows_of_tumour_stand_beside_the_first_on_the_same_images(tmp_path):
+    """Untrained rows differ by chance; the interval of a row's lead holds it, and the first row has none."""
+    changes = {**TINY, "format": "synthetic-tumour", "crop": 32, "steps": 1}
+    run_study(STUDIES["pcam"], None, tmp_path, changes=changes, rows=["CNN", "steerable C8"], tell=lambda line: None)
+    tests = [json.loads((tmp_path / "runs" / f"{name}-seed0" / "test.json").read_text()) for name in ("cnn-tumour", "steerable-tumour-C8")]
+    assert tests[0]["label"] == tests[1]["label"]
+    assert len(tests[0]["label"]) > tests[0]["images"], "validation and test together"
+    table = (tmp_path / "table.md").read_text().splitlines()
+    header, _, cnn, steerable = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table]
+    column = header.index("auc minus that of CNN, valid and test (95 %)")
+    assert cnn[column] == ""
+    value, low, high = (float(number) for number in re.findall(r"[+-][\d.]+", steerable[column]))
+    assert low <= value <= high
+    assert value == pytest.approx(auc(tests[0]["label"], tests[1]["p_tumour"]) - auc(tests[0]["label"], tests[0]["p_tumour"]), abs=1e-4)
 
 
 def test_an_unknown_row_is_refused(tmp_path):

@@ -71,11 +71,19 @@ def finds_objects(tmp_path):
     return tmp_path / "model"
 
 
+def test_digits_are_judged_together_as_each_by_itself(tmp_path):
+    dsfcnn.save_model(dsfcnn.create("steerable-digits", group="C4", width=0.1), tmp_path / "model")
+    images = open_dataset(None, "test", "synthetic-digits")
+    samples = [images[number] for number in range(5)]
+    predictor = dsfcnn.load(tmp_path / "model")
+    np.testing.assert_allclose(Judged(tmp_path / "model").predict(samples), [predictor.classify(s.image) for s in samples], atol=1e-6)
+
+
 @pytest.mark.parametrize("mpp", [0.25, 0.4])
 def test_what_is_judged_is_what_predict_finds(finds_objects, tmp_path, mpp):
     """`dsfcnn evaluate`, `dsfcnn.load(...).segment` and `dsfcnn predict` find the same, up to the border of the image."""
     sample = dataclasses.replace(open_dataset(None, "test", "synthetic-nuclei")[0], mpp=mpp)
-    judged = Judged(finds_objects).predict(sample)
+    (judged,) = Judged(finds_objects).predict([sample])
     assert judged.max() > 3
     assert (judged == dsfcnn.load(finds_objects).segment(sample.image, mpp)).all()
     Image.fromarray(sample.image).save(tmp_path / "a.png")

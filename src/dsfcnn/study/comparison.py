@@ -15,11 +15,13 @@ from typing import Any, Literal
 
 from matplotlib.figure import Figure
 
-from dsfcnn.data import open_dataset
+from dsfcnn.data import Dataset, open_dataset
 from dsfcnn.errors import UsageError
 from dsfcnn.files import atomic_write
 from dsfcnn.models import count_parameters, load_model
 from dsfcnn.study.judge import Judged
+from dsfcnn.tasks.metrics.auc import auc_difference
+from dsfcnn.tasks.metrics.bootstrap import Estimate
 from dsfcnn.training.config import TrainConfig, check
 from dsfcnn.training.run import Run, headline
 from dsfcnn.training.state import State
@@ -221,12 +223,20 @@ def run_study(
 def _test(study: Study, config: TrainConfig, folder: Path) -> None:
     """The best model of a run on the test split, once; test.json is the last file of a finished row."""
     judged = Judged(folder / "best")
-    images = open_dataset(config.data, study.test_split, config.format, config.data_mpp, cache=config.cache)
-    scores = headline(judged.score(images))
+    results = judged.score(_split(config, study.test_split))
+    scores = headline(results)
     if "accuracy" in scores:
         scores["error"] = 100 * (1 - scores["accuracy"])
+    test = {"split": study.test_split, "images": len(results.images), "scores": scores}
+    if config.valid_split and "p_tumour" in results.rows:  # for the difference of two rows, on as many images as there are
+        both = judged.score(_split(config, config.valid_split)), results
+        test |= {name: [value for part in both for value in part.rows[name].tolist()] for name in ("label", "p_tumour")}
     with atomic_write(folder / "test.json") as stream:
-        stream.write(json.dumps({"split": study.test_split, "images": len(images), "scores": scores}, indent=2).encode() + b"\n")
+        stream.write(json.dumps(test, indent=2).encode() + b"\n")
+
+
+def _split(config: TrainConfig, split: str) -> Dataset:
+    return open_dataset(config.data, split, config.format, config.data_mpp, cache=config.cache)
 
 
 @dataclass(frozen=True)
@@ -237,23 +247,27 @@ class Line:
     parameters: int
     scores: dict[str, list[float]]
     curve: tuple[list[float], list[float]]  # steps and validation scores of the first seed
+    ahead: Estimate | None  # AUC minus the first row's, on the same images of the validation and test splits; of the first seed
 
 
 def lines(study: Study, rows: list[Row], out: Path) -> list[Line]:
-    found = []
+    found: list[Line] = []
+    first = None
     for row in rows:
         folders = sorted((out / "runs").glob(f"{row.folder}-seed*"))
         done = [folder for folder in folders if (folder / "test.json").exists()]
         if not done:
             continue
-        tests = [json.loads((folder / "test.json").read_text())["scores"] for folder in done]
+        tests = [json.loads((folder / "test.json").read_text()) for folder in done]
         with (done[0] / "metrics.csv").open() as stream:
             history = list(csv.DictReader(stream))
         metric = study.metrics[0] if study.metrics[0] in history[0] else study.metrics[1]
         validated = [line for line in history if metric in line]  # none in a final fit
         curve = [float(line["step"]) for line in validated], [float(line[metric]) for line in validated]
-        scores = {name: [test[name] for test in tests] for name in study.metrics}
-        found.append(Line(row, count_parameters(load_model(done[0] / "best"))["paper"], scores, curve))
+        scores = {name: [test["scores"][name] for test in tests] for name in study.metrics}
+        first = first or tests[0]
+        ahead = auc_difference(first["label"], tests[0]["p_tumour"], first["p_tumour"]) if "label" in tests[0] and found else None
+        found.append(Line(row, count_parameters(load_model(done[0] / "best"))["paper"], scores, curve, ahead))
     return found
 
 
@@ -263,15 +277,19 @@ def write_table(study: Study, rows: list[Row], out: Path, budget: str) -> None:
     if not found:
         return
     header = ["network", "parameters (paper's count)", "seeds", *study.metrics]
-    if study.beside_paper:
-        header += [f"{metric}, {study.beside_paper}" for metric in study.metrics if any(metric in dict(line.row.paper) for line in found)]
+    paired = any(line.ahead for line in found)
+    if paired:
+        header.append(f"auc minus that of {found[0].row.label}, valid and {study.test_split} (95 %)")
+    known = [metric for metric in study.metrics if any(metric in dict(line.row.paper) for line in found)] if study.beside_paper else []
+    header += [f"{metric}, {study.beside_paper}" for metric in known]
     cells = [
         [
             line.row.label,
             f"{line.parameters:,}",
             str(len(line.scores[study.metrics[0]])),
             *(_spread(line.scores[metric]) for metric in study.metrics),
-            *(f"{dict(line.row.paper).get(name.split(',')[0], float('nan')):g}" for name in header[3 + len(study.metrics) :]),
+            *([] if not paired else [""] if line.ahead is None else ["{:+.4f} ({:+.4f} to {:+.4f})".format(*line.ahead)]),
+            *(f"{dict(line.row.paper).get(metric, float('nan')):g}" for metric in known),
         ]
         for line in found
     ]

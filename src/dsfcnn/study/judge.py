@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from dsfcnn.data import Dataset, Sample
 from dsfcnn.errors import UsageError
 from dsfcnn.files import atomic_write
-from dsfcnn.inference.network import TorchNetwork
+from dsfcnn.inference.network import TorchNetwork, class_probabilities
 from dsfcnn.inference.predictor import Predictor
 from dsfcnn.models import find_model, load_model, read_config
 from dsfcnn.tasks import Task
@@ -44,10 +44,12 @@ class Judged:
     def score(self, images: Dataset, seen: Callable[..., None] | None = None) -> Results:
         return score(self.task, images, self.predict, seen=seen)
 
-    def predict(self, sample: Sample) -> np.ndarray:
-        """Instances in the image's own pixels, or the probabilities of its classes."""
+    def predict(self, samples: list[Sample]) -> list[np.ndarray]:
+        """Of each image the instances, in its own pixels, or the probabilities of its classes."""
+        if self.task.name == "digits":
+            return list(class_probabilities(self.predictor.network, np.stack([sample.image for sample in samples])))
         find = self.predictor.segment if isinstance(self.task, Segmentation) else self.predictor.classify
-        return find(sample.image, None if self.task.name == "digits" else sample.mpp)
+        return [find(sample.image, sample.mpp) for sample in samples]
 
     def equivariance(self, images: Dataset) -> dict[str, float]:
         """Relative error of the probabilities when an image is turned by 90 degrees and by 45."""
@@ -90,7 +92,7 @@ def _sheet(judged: Judged, images: Dataset, numbers: list[int], results: Results
     figure = Figure(figsize=(5 * len(numbers), 5.6), layout="constrained")
     for axes, number in zip(np.atleast_1d(figure.subplots(1, len(numbers))), numbers):
         sample = images[number]
-        found = judged.predict(sample)
+        (found,) = judged.predict([sample])
         picture = np.repeat(sample.image, 3, axis=2) if sample.image.shape[2] == 1 else sample.image.copy()
         title = results.images[number]
         if sample.instances is not None:

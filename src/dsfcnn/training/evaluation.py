@@ -14,6 +14,7 @@ from dsfcnn.tasks.metrics.results import Results
 from dsfcnn.training.images import resize, size_at
 
 _SMALLEST = 16  # pixels along each side that four poolings leave something of
+_DIGITS = 64  # that the network sees at once, as in training
 
 
 def to_tensor(images: np.ndarray) -> Tensor:
@@ -50,6 +51,13 @@ def predict(model: nn.Module, task: Task, image: np.ndarray, image_mpp: float, m
     return task.decode({head: enlarge(maps, image.shape[:2]) for head, maps in found.items()}, image_mpp)
 
 
+def predict_digits(model: nn.Module, samples: list[Sample]) -> list[np.ndarray]:
+    """Probabilities of the classes of images that are all of one size."""
+    with torch.inference_mode():
+        logits = model(to_tensor(np.stack([sample.image for sample in samples])).to(_number_type(model)))
+        return list(logits.double().softmax(1).float().numpy())
+
+
 def enlarge(maps: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """(C, h, w) to (C, H, W), bilinear."""
     if maps.shape[1:] == size:
@@ -67,10 +75,16 @@ def evaluate(
     seen: Callable[[int, Sample, np.ndarray], None] | None = None,
 ) -> Results:
     """The task's measures of a model over a data set, each image seen whole."""
+
+    def find(samples: list[Sample]) -> list[np.ndarray]:
+        if task.name == "digits":
+            return predict_digits(model, samples)
+        return [predict(model, task, sample.image, sample.mpp, mpp) for sample in samples]
+
     was_training = model.training
     model.eval()
     try:
-        return score(task, images, lambda sample: predict(model, task, sample.image, sample.mpp, mpp), resamples=resamples, seen=seen)
+        return score(task, images, find, resamples=resamples, seen=seen)
     finally:
         model.train(was_training)
 
@@ -78,23 +92,28 @@ def evaluate(
 def score(
     task: Task,
     images: Dataset,
-    find: Callable[[Sample], np.ndarray],
+    find: Callable[[list[Sample]], list[np.ndarray]],
     *,
     resamples: int = 1000,
     seen: Callable[[int, Sample, np.ndarray], None] | None = None,
 ) -> Results:
-    """The task's measures of what ``find`` finds in the images of a data set; ``seen`` is shown every image with what was found."""
+    """The task's measures of what ``find`` finds in the images of a data set; ``seen`` is shown every image with what was found.
+
+    ``find`` is given one image at a time, and digits by the dozen.
+    """
     names = [images.source(number) for number in range(len(images))]
     waiting: deque[np.ndarray] = deque()
 
     def truths() -> Iterator[Any]:
-        """One image at a time; what was found in it waits until it is asked for."""
-        for number in range(len(images)):
-            sample = images[number]
-            waiting.append(find(sample))
-            if seen:
-                seen(number, sample, waiting[-1])
-            yield sample.label if sample.instances is None else sample.instances
+        """What was found in an image waits until it is asked for."""
+        at_once = _DIGITS if task.name == "digits" else 1
+        for start in range(0, len(images), at_once):
+            samples = [images[number] for number in range(start, min(start + at_once, len(images)))]
+            for number, (sample, found) in enumerate(zip(samples, find(samples)), start):
+                waiting.append(found)
+                if seen:
+                    seen(number, sample, found)
+                yield sample.label if sample.instances is None else sample.instances
 
     def predictions() -> Iterator[np.ndarray]:
         while waiting:
