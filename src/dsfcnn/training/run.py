@@ -156,7 +156,8 @@ class Run:
         names = [data.source(number) for data in (images, valid) for number in range(len(data))]
         files = [(path.name, _size(path)) for data in (images, valid) for path in data.files]
         sample = images[0]
-        settings = {key: value for key, value in self.config.model_dump().items() if key not in _MAY_CHANGE | {"data", "cache"}}
+        told = self.config.model_dump(exclude_defaults=True)  # a setting that a later version adds does not end older runs
+        settings = {key: value for key, value in told.items() if key not in _MAY_CHANGE | {"data", "cache"}}
         digest = hashlib.sha256(json.dumps([settings, names, files], default=str).encode())
         digest.update(sample.image.tobytes())
         digest.update(b"" if sample.instances is None else sample.instances.tobytes())
