@@ -59,7 +59,7 @@ def stored_in_tiles(predictor, slide, tile, order):
     for place in order(list(grid.tiles())):
         seen, core = grid.seen(place), grid.core(place)
         picture, _ = read_box(slide, grid, seen)
-        found = {head: values[(slice(None), *core.slices(seen))] for head, values in probabilities_of(predictor.network, picture).items()}
+        found = probabilities_of(predictor.network, picture, core.counted_from(seen))
         stored[place] = to_bytes(task, found)
         for head, values in found.items():
             heads[head][(slice(None), *core.slices(grid.whole))] = values

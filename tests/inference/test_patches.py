@@ -22,7 +22,7 @@ class RedIsTumour:
     def __init__(self):
         self.patches = 0
 
-    def logits(self, batch):
+    def logits(self, batch, part=None):
         assert batch.shape[1:] == (3, 96, 96)
         self.patches += len(batch)
         red = batch[:, 0, 32:64, 32:64].mean((1, 2)) * 8 - 4

@@ -107,9 +107,9 @@ def test_the_margin_is_how_far_a_network_looks():
             super().__init__()
             self.shift = shift
 
-        def logits(self, batch):
+        def logits(self, batch, part=None):
             rolled = 0.5 * batch + 0.25 * (np.roll(batch, self.shift, -1) + np.roll(batch, -self.shift, -2))
-            return super().logits(rolled)
+            return super().logits(rolled, part)
 
     assert measure_margin(Far(), [random, random[::-1]]) == 48
     assert measure_margin(Far(shift=200), [random]) == 208  # further than the smaller picture shows

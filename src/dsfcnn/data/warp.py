@@ -88,7 +88,7 @@ def warp_image(image: np.ndarray, view: View, border: Literal["mirror", "black"]
 
 
 def warp_labels(labels: np.ndarray, view: View, border: Literal["mirror", "black"] = "mirror") -> np.ndarray:
-    """Nearest reading of (H, W) at the middle of each pixel and at four places around it: what three of the five agree on, else the middle's.
+    """Nearest reading of (H, W) at the middle of each pixel and at four places around it: what three of five agree on, else the middle's.
 
     The vote takes off the teeth that one reading leaves on an edge: turned there and back, objects keep more of themselves.
     """

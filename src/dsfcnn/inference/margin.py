@@ -75,10 +75,9 @@ class _Comparison:
         side = image.shape[0]
         start = (side - _CORE) // 2 // ALIGNMENT * ALIGNMENT
         self.whole, self.core = Box(0, 0, side, side), Box(start, start, start + _CORE, start + _CORE)
-        self.wanted = probabilities_of(network, image)
+        self.wanted = probabilities_of(network, image, self.core)
 
     def __call__(self, margin: int) -> bool:
         seen = self.core.grown(margin).within(self.whole)
-        found = probabilities_of(self.network, self.image[seen.slices(self.whole)])
-        places = (slice(None), *self.core.slices(seen)), (slice(None), *self.core.slices(self.whole))
-        return all(np.abs(values[places[0]] - self.wanted[head][places[1]]).max() < self.tolerance for head, values in found.items())
+        found = probabilities_of(self.network, self.image[seen.slices(self.whole)], self.core.counted_from(seen))
+        return all(np.abs(values - self.wanted[head]).max() < self.tolerance for head, values in found.items())

@@ -13,16 +13,17 @@ import torch
 from torch import nn
 
 from dsfcnn.errors import UsageError
-from dsfcnn.inference.tiles import ALIGNMENT
+from dsfcnn.inference.tiles import ALIGNMENT, Box
+from dsfcnn.models.dsf import DSFSegmenter
 from dsfcnn.models.heads import MapHead
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 _BYTES = 1.2e9  # for a tile's maps; with the rest of the program and a decoding worker below 2 GB (benchmarks/slide_memory.py)
-# Measured for dsf-nuclei, C8: 2.6 to 3.7 full-size maps at the worst moment, with what malloc keeps in pieces; and the picture,
-# logits and probabilities in floats.
-_MAPS_AT_ONCE, _BYTES_BESIDE = 4, 80
+# Measured for dsf-nuclei, C8: 2.6 to 3.7 full-size maps at the worst moment, with what malloc keeps in pieces, and 2.5 to 3.0 where the
+# margin is left out on the way up; and the picture, logits and probabilities in floats.
+_MAPS_AT_ONCE, _MAPS_OF_A_PART, _BYTES_BESIDE = 4, 3, 80
 _TILES = (256, 1536)  # pixels a side, at least and at most; more gains nothing
 
 
@@ -46,7 +47,8 @@ class Network(Protocol):
 
     device: str
 
-    def logits(self, batch: np.ndarray) -> dict[str, np.ndarray]: ...
+    def logits(self, batch: np.ndarray, part: Box | None = None) -> dict[str, np.ndarray]:
+        """Of all pixels, or of a part of them, for which a network may leave out what that does not depend on."""
 
     def largest_tile(self, margin: int) -> int:
         """Side of the largest tile whose maps, with the margin around it, stay within the memory meant for them."""
@@ -58,15 +60,19 @@ class TorchNetwork:
     def __init__(self, model: nn.Module, device: str = "cpu"):
         self.model, self.device = model.eval().to(device), device
 
-    def logits(self, batch: np.ndarray) -> dict[str, np.ndarray]:
+    def logits(self, batch: np.ndarray, part: Box | None = None) -> dict[str, np.ndarray]:
+        images = torch.from_numpy(batch).to(self.device)
         with torch.inference_mode():
-            outputs = self.model(torch.from_numpy(batch).to(self.device))
+            if part is not None and isinstance(self.model, DSFSegmenter):
+                outputs = self.model(images, ((part.top, part.bottom), (part.left, part.right)))
+                return {head: values.cpu().numpy() for head, values in outputs.items()}
+            outputs = self.model(images)
             if not isinstance(outputs, dict):
                 outputs = {"class": outputs}
-            return {head: values.cpu().numpy() for head, values in outputs.items()}
+            return cut_out({head: values.cpu().numpy() for head, values in outputs.items()}, part)
 
     def largest_tile(self, margin: int) -> int:
-        return tile_for(self.planes(), margin)
+        return tile_for(self.planes(), margin, _MAPS_OF_A_PART if isinstance(self.model, DSFSegmenter) else _MAPS_AT_ONCE)
 
     def planes(self, with_heads: bool = False) -> int:
         """Most numbers per pixel that a layer puts out at the image's own size; in heads, which work on a few rows at a time, if asked."""
@@ -96,29 +102,34 @@ class OnnxNetwork:
         self.path, self.session, self.planes = path, session, planes
         self.heads = [output.name for output in session.get_outputs()]
 
-    def logits(self, batch: np.ndarray) -> dict[str, np.ndarray]:
-        return dict(zip(self.heads, self.session.run(None, {self.session.get_inputs()[0].name: batch})))
+    def logits(self, batch: np.ndarray, part: Box | None = None) -> dict[str, np.ndarray]:
+        return cut_out(dict(zip(self.heads, self.session.run(None, {self.session.get_inputs()[0].name: batch}))), part)
 
     def largest_tile(self, margin: int) -> int:
         return tile_for(self.planes, margin)
 
 
-def tile_for(planes: int, margin: int) -> int:
-    """Side of a tile for a network of so many planes at full size.
+def tile_for(planes: int, margin: int, maps: int = _MAPS_AT_ONCE) -> int:
+    """Side of a tile for a network of so many planes at full size, of which it holds so many maps at once.
 
     >>> tile_for(planes=80, margin=128), tile_for(planes=8, margin=96)
     (672, 1536)
     """
-    side = int((_BYTES / (4 * _MAPS_AT_ONCE * planes + _BYTES_BESIDE)) ** 0.5) - 2 * margin
+    side = int((_BYTES / (4 * maps * planes + _BYTES_BESIDE)) ** 0.5) - 2 * margin
     return min(max(side // ALIGNMENT * ALIGNMENT, _TILES[0]), _TILES[1])
 
 
-def probabilities_of(network: Network, image: np.ndarray) -> dict[str, np.ndarray]:
-    """Softmax of every head, float32 (channels, H, W), for an image uint8 (H, W, 3) at the network's resolution."""
+def cut_out(logits: dict[str, np.ndarray], part: Box | None) -> dict[str, np.ndarray]:
+    """Of a part of the pixels alone."""
+    return logits if part is None else {head: values[..., *part.slices(Box(0, 0, 0, 0))] for head, values in logits.items()}
+
+
+def probabilities_of(network: Network, image: np.ndarray, part: Box | None = None) -> dict[str, np.ndarray]:
+    """Softmax of every head, float32 (channels, H, W), for an image uint8 (H, W, 3) at the network's resolution, or for a part of it."""
     height, width = image.shape[:2]
     padded = np.pad(image, [(0, -height % ALIGNMENT), (0, -width % ALIGNMENT), (0, 0)], mode="symmetric")
-    outputs = network.logits(as_batch(padded[None]))
-    return {head: softmax(values[0, :, :height, :width]) for head, values in outputs.items()}
+    outputs = network.logits(as_batch(padded[None]), part or Box(0, 0, width, height))
+    return {head: softmax(values[0]) for head, values in outputs.items()}
 
 
 def class_probabilities(network: Network, patches: np.ndarray) -> np.ndarray:

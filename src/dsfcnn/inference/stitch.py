@@ -103,8 +103,7 @@ def tile_probabilities(
     from dsfcnn.inference.network import probabilities_of
 
     seen, core = grid.seen(tile), grid.core(tile)
-    rows, columns = core.slices(seen)
-    found = {head: values[:, rows, columns] for head, values in probabilities_of(network, image).items()}
+    found = probabilities_of(network, image, core.counted_from(seen))
     for head, values in found.items():
         if not np.isfinite(values).all():
             raise DataError(
@@ -112,7 +111,7 @@ def tile_probabilities(
             )
     stored = to_bytes(task, found)
     if damaged is not None:
-        stored[:, damaged[rows, columns]] = 0
+        stored[:, damaged[core.slices(seen)]] = 0
     return stored
 
 

@@ -45,12 +45,14 @@ class Box(NamedTuple):
     def times(self, factor: int) -> "Box":
         return Box(*(place * factor for place in self))
 
+    def counted_from(self, origin: "Box") -> "Box":
+        """The same pixels, counted from the corner of another box."""
+        return Box(self.left - origin.left, self.top - origin.top, self.right - origin.left, self.bottom - origin.top)
+
     def slices(self, origin: "Box") -> tuple[slice, slice]:
         """Rows and columns of an array that begins at the corner of ``origin``."""
-        return (
-            slice(self.top - origin.top, self.bottom - origin.top),
-            slice(self.left - origin.left, self.right - origin.left),
-        )
+        box = self.counted_from(origin)
+        return slice(box.top, box.bottom), slice(box.left, box.right)
 
 
 class Tile(NamedTuple):
