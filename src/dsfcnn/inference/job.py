@@ -87,19 +87,11 @@ class Job:
                 return self.state.record()
             if slide.mpp_source == "assumed for a plain image":
                 tell(f"{shown(self.source.name)}: taken at the model's {slide.mpp:g} um per pixel; give --slide-mpp if that is wrong")
-            tissue, area = self._tissue(slide), self._area(slide)
-            tiles = [tile for tile in grid.tiles() if _wanted(grid.level0(grid.core(tile)), tissue, area)]
-            if not tiles:
-                tell(f"{shown(self.source.name)}: no tissue found; the result is empty")
-            self._network(slide, grid, tiles, tissue, area, progress)
-            damaged, broken, places = self._damage(grid, tiles)
-            if damaged > _MOST_UNREADABLE:
-                raise DataError(f"{shown(self.source.path)}: {damaged:.1%} of what was looked at is damaged; get the slide again")
-            network = time.perf_counter() - began
-            if tissue is not None:
-                write_mask(self.results / "tissue_mask.png", tissue.mask, tissue.unreadable)
-            counts = self._write(slide, grid, tiles, area, places, progress)
-            looked_at = sum(grid.core(tile).area for tile in tiles) * (grid.mpp / 1000) ** 2
+            try:
+                counts, seconds = self._predict(slide, grid, tell, progress)
+            except DataError:
+                self.state.abandon()
+                raise
             record = {
                 "settings": settings,
                 "versions": {"dsfcnn": __version__, "python": platform.python_version(), **_versions()},
@@ -111,16 +103,30 @@ class Job:
                     "reader": slide.reader,
                 },
                 "mpp_source": slide.mpp_source,
-                "counts": {
-                    **counts,
-                    "tiles": len(tiles),
-                    "unreadable_tiles": broken,
-                    "tissue_mm2": round(looked_at if tissue is None else tissue.area, 6),
-                },
-                "seconds": {"tiles": round(network, 2), "all": round(time.perf_counter() - began, 2)},
+                "counts": counts,
+                "seconds": {"tiles": round(seconds, 2), "all": round(time.perf_counter() - began, 2)},
             }
         self.state.finish(record)
         return record
+
+    def _predict(self, slide: Slide, grid: Grid, tell: Callable[[str], None], progress: Progress) -> tuple[dict[str, Any], float]:
+        """All files but the record; returns what was counted, and the seconds until all tiles were there."""
+        began = time.perf_counter()
+        area, tissue = self._area(slide), self._tissue(slide)
+        tiles = [tile for tile in grid.tiles() if _wanted(grid.level0(grid.core(tile)), tissue, area)]
+        if not tiles:
+            tell(f"{shown(self.source.name)}: no tissue found; the result is empty")
+        self._network(slide, grid, tiles, tissue, area, progress)
+        damaged, broken, places = self._damage(grid, tiles)
+        if damaged > _MOST_UNREADABLE:
+            raise DataError(f"{shown(self.source.path)}: {damaged:.1%} of what was looked at is damaged; get the slide again")
+        seconds = time.perf_counter() - began
+        if tissue is not None:
+            write_mask(self.results / "tissue_mask.png", tissue.mask, tissue.unreadable)
+        counts = self._write(slide, grid, tiles, area, places, progress)
+        looked_at = sum(grid.core(tile).area for tile in tiles) * (grid.mpp / 1000) ** 2
+        tissue_mm2 = round(looked_at if tissue is None else tissue.area, 6)
+        return {**counts, "tiles": len(tiles), "unreadable_tiles": broken, "tissue_mm2": tissue_mm2}, seconds
 
     def check(self, backend: str) -> None:
         """Refuse to go on with a run that was begun otherwise, before any work is done on any input."""
@@ -164,9 +170,15 @@ class Job:
         return find_tissue(slide) if self.options.find_mask and not slide.is_image else None
 
     def _area(self, slide: Slide) -> Area | None:
+        area: Area | None = None
         if self.options.region is not None:
-            return parse_region(self.options.region)
-        return None if self.options.within is None else Annotations(self.options.within, slide.bounds)
+            area = parse_region(self.options.region)
+        elif self.options.within is not None:
+            area = Annotations(self.options.within, slide.bounds)
+        if area is not None and not area.touches(0, 0, slide.width, slide.height):
+            what, size = "--region" if self.options.within is None else "--within", f"{slide.width} x {slide.height}"
+            raise DataError(f"{shown(self.source.path)}: {what} lies outside its {size} pixels; give places in pixels of this slide")
+        return area
 
     def _network(self, slide: Slide, grid: Grid, tiles: list[Tile], tissue: Tissue | None, area: Area | None, progress: Progress) -> None:
         """Probabilities, and objects where there are any, of all tiles."""
