@@ -144,7 +144,13 @@ def test_loading_waits_for_no_compiler(tmp_path):
     names = ["dsf-nuclei", "cnn-nuclei", "hnet-nuclei"]
     for name in names:
         save_model(create(name, width=0.05), tmp_path / name)
-    code = "import sys; from dsfcnn import load_model; [load_model(f) for f in sys.argv[1:]]; print({'sympy', 'torch._dynamo'} & set(sys.modules))"
+    code = """
+import sys
+from dsfcnn import load_model
+for folder in sys.argv[1:]:
+    load_model(folder)
+print({"sympy", "torch._dynamo"} & set(sys.modules))
+"""
     done = subprocess.run([sys.executable, "-c", code, *(tmp_path / name for name in names)], capture_output=True, text=True, timeout=120)
     assert done.stdout == "set()\n", done.stderr
 

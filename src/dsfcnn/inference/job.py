@@ -115,7 +115,8 @@ class Job:
         area, tissue = self._area(slide), self._tissue(slide)
         tiles = [tile for tile in grid.tiles() if _wanted(grid.level0(grid.core(tile)), tissue, area)]
         if not tiles:
-            tell(f"{shown(self.source.name)}: no tissue found; the result is empty")
+            where = "" if area is None else " in the place to look at"
+            tell(f"{shown(self.source.name)}: no tissue found{where}; the result is empty")
         self._network(slide, grid, tiles, tissue, area, progress)
         damaged, broken, places = self._damage(grid, tiles)
         if damaged > _MOST_UNREADABLE:
