@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -148,7 +149,7 @@ class Job:
         return {
             "model": self.model,
             "task": self.predictor.task.name,
-            "input": sha256(self.source.path),
+            "input": self._input_hash,
             "slide_mpp": slide.mpp,
             "mpp": grid.mpp,
             "tile": grid.tile,
@@ -163,6 +164,11 @@ class Job:
             "backend": backend,
             "threads": torch.get_num_threads(),  # the order of sums depends on it
         }
+
+    @cached_property
+    def _input_hash(self) -> str:
+        """Once for a run that first checks and then goes on: slides have gigabytes."""
+        return sha256(self.source.path)
 
     def _tissue(self, slide: Slide) -> Tissue | None:
         """Where to look: a plain image was cut out by somebody and is looked at as a whole."""
