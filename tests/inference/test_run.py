@@ -219,6 +219,16 @@ def test_a_bad_input_does_not_stop_the_others(model, tmp_path):
     assert str(tmp_path) not in (tmp_path / "out" / "summary.csv").read_text()
 
 
+def test_numbers_that_are_not_finite_are_no_answer(model, tmp_path, monkeypatch):
+    write_tissue(tmp_path / "a.png", shape=(60, 50))
+    network = model["model"].network
+    logits = network.logits
+    monkeypatch.setattr(network, "logits", lambda batch: {head: values * np.nan for head, values in logits(batch).items()})
+    failed = run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN)
+    assert "not finite" in str(failed["a"])
+    assert not (tmp_path / "out" / "a").exists()
+
+
 def test_a_folder_in_use_is_left_alone(model, tmp_path):
     write_tissue(tmp_path / "a.png", shape=(20, 20))
     with locked(tmp_path / "out"), pytest.raises(FolderInUse, match="another run"):

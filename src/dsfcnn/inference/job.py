@@ -224,7 +224,8 @@ class Job:
         """One tile, for a process that knows nothing but this job; what it has opened stays open for the next."""
         if self._open is None:
             slide = self._opened()
-            self._open = slide, self._grid(slide), self._tissue(slide), self._area(slide)
+            cells = not isinstance(self.predictor.task, Segmentation)  # they are chosen one by one; tiles have been
+            self._open = slide, self._grid(slide), self._tissue(slide) if cells else None, self._area(slide) if cells else None
         slide, grid, tissue, area = self._open
         picture, damaged = read_box(slide, grid, self._seen(grid, tile))
         self._compute(grid, tile, picture, damaged, tissue, area)
