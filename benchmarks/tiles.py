@@ -28,6 +28,8 @@ from dsfcnn.inference.stitch import read_box, to_bytes
 from dsfcnn.models import read_config
 from dsfcnn.slides import open_slide
 
+TILES = (256, 512, 1024)
+
 
 def train(task, minutes):
     data = Drawn(task.name, "train", count=20)
@@ -121,15 +123,18 @@ def main():
         whole, wanted = stored_in_tiles(predictor, slide, 4096, list)
         against = "" if truth is None else f", PQ {dsfcnn.metrics.panoptic_quality(truth, whole).pq:.3f} against the {truth.max()} drawn"
         print(f"{name}, {slide.width} x {slide.height}, untiled: {whole.max()} objects{against}", flush=True)
-        for tile in (256, 512, 1024):
+        for tile in TILES:
             found, parts = stored_in_tiles(predictor, slide, tile, shuffled)
-            in_order = predictor.segment(slide.read(0, 0, slide.width, slide.height), slide.mpp, tile=tile)
+            if tile == TILES[-1]:  # where it is cheapest; the others were shuffled too
+                again = predictor.segment(slide.read(0, 0, slide.width, slide.height), slide.mpp, tile=tile)
+                same = bool((found == again).all())
+                failed |= not same
+                print(f"  tiles of {tile} in order: {'the same' if same else 'ANOTHER RESULT'}", flush=True)
             worst = max(float(np.abs(parts[head] - wanted[head]).max()) for head in wanted)
             pq, (doubled, cut) = dsfcnn.metrics.panoptic_quality(whole, found).pq, doubled_and_cut(whole, found)
-            same = "any order" if (found == in_order).all() else "ANOTHER RESULT IN ANOTHER ORDER"
-            failed |= pq < 0.995 or worst >= 1e-3 or doubled > 0 or cut > 0 or same != "any order"
+            failed |= pq < 0.995 or worst >= 1e-3 or doubled > 0 or cut > 0
             print(
-                f"  tiles of {tile}, {same}: {found.max()} objects, {doubled} doubled, {cut} cut, PQ {pq:.5f} against untiled, "
+                f"  tiles of {tile}, shuffled: {found.max()} objects, {doubled} doubled, {cut} cut, PQ {pq:.5f} against untiled, "
                 f"probabilities differ by at most {worst:.1e}",
                 flush=True,
             )

@@ -70,8 +70,11 @@ class FolderInUse(DsfcnnError, OSError):
     exit_code = 75
 
 
-class Interrupted(DsfcnnError):
-    """A run that was asked to stop, and can go on; ``exit_code`` says by which signal."""
+class Interrupted(BaseException):
+    """A run that was asked to stop, and can go on; ``exit_code`` says by which signal.
+
+    It comes at any moment and is no error, like KeyboardInterrupt: whoever takes errors for a damaged file must not take this for one.
+    """
 
     def __init__(self, message: str, exit_code: int):
         super().__init__(message)

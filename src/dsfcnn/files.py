@@ -25,6 +25,9 @@ def claim_outputs(folder: Path, names: list[str], overwrite: bool) -> None:
         raise OutputError(f"{folder}: cannot make this folder ({error.strerror}); give another --out") from error
     if not os.access(folder, os.W_OK | os.X_OK):
         raise OutputError(f"{folder}: not writable; give another --out")
+    for name in names:
+        if (folder / name).is_dir():
+            raise OutputError(f"{folder / name}: a folder, where a file is to be written; give another --out")
     existing = [name for name in names if (folder / name).exists()]
     if existing and not overwrite:
         raise OutputError(f"{folder / existing[0]}: exists already; give another --out, or --overwrite")

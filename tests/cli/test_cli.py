@@ -75,6 +75,9 @@ def test_filters_draws_pictures_and_does_not_overwrite(tmp_path):
         (("filters", "--out", "/proc/no/such/folder"), 73, "--out"),
         (("bench", "--model", "dsf-nucleus"), 2, "dsf-nuclei"),
         (("bench", "--backend", "fast"), 2, "dense, spectral"),
+        (("predict", "a.png", "--out", ""), 2, "--out is empty"),
+        (("predict", "a.png", "--out="), 2, "--out is empty"),
+        (("predict", ""), 2, "an argument is empty"),
     ],
 )
 def test_a_mistake_is_one_line(arguments, code, words, tmp_path):

@@ -57,6 +57,7 @@ def test_a_run_a_bad_input_and_a_second_run(model, image, tmp_path):
     ("arguments", "code", "words"),
     [
         (("--model", "nucleus"), 2, "a model folder"),
+        (("--model", "x" * 300), 2, "a model folder"),
         (("--region", "1,2,3"), 2, "x,y,width,height"),
         (("--resume", "--overwrite"), 2, "one of them"),
         (("--slide-mpp", "0"), 2, "--slide-mpp"),
@@ -68,6 +69,12 @@ def test_a_mistake_is_one_line(image, tmp_path, arguments, code, words):
     assert (done.returncode, done.stderr.count("\n")) == (code, 1), done.stderr
     assert words in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_the_environment_chooses_the_backend(image, tmp_path, monkeypatch):
+    monkeypatch.setenv("DSFCNN_BACKEND", "fast")
+    done = run("predict", image, "--out", tmp_path / "out")
+    assert (done.returncode, "no backend 'fast'" in done.stderr) == (2, True)
 
 
 def test_odd_names_in_a_plain_environment(model, tmp_path):
@@ -95,6 +102,8 @@ def test_links_pipes_and_folders(model, image, tmp_path):
     (tmp_path / "gone.png").symlink_to(tmp_path / "nowhere.png")
     done = run("predict", tmp_path / "pipe.png", "--model", model, "--out", tmp_path / "out", "--workers", 0)
     assert (done.returncode, done.stderr.count("error: ")) == (66, 1), done.stderr
+    done = run("export", "--model", model, "--out", tmp_path, "--overwrite")
+    assert (done.returncode, done.stderr.count("\n")) == (73, 1), done.stderr
     done = run("predict", tmp_path, "--model", model, "--out", tmp_path.parent / f"{tmp_path.name}-out", "--workers", 0)
     assert (done.returncode, done.stderr.count("error: ")) == (65, 3), done.stderr
     assert done.stderr.count("cannot be read") == 2

@@ -85,6 +85,13 @@ def test_only_cells_in_the_region_are_looked_at(network, tmp_path):
     assert len(list(read_geojson(tmp_path / "out" / "a" / "tumour.geojson"))) == 6
 
 
+def test_numbers_that_are_not_finite_are_no_answer(network, tmp_path, monkeypatch):
+    Image.fromarray(picture(2, 2)[0]).save(tmp_path / "a.png")
+    monkeypatch.setattr(network, "logits", lambda batch: {"class": np.full((len(batch), 2), np.nan, np.float32)})
+    failed = run.predict([tmp_path / "a.png"], "m", tmp_path / "out", Options(workers=0))
+    assert "not finite" in str(failed["a"])
+
+
 def test_a_slide_of_another_resolution(network, tmp_path):
     """Pixels of 0.485 um: a cell is 64 of them."""
     image, red = picture(5, 6)

@@ -219,6 +219,16 @@ def test_a_bad_input_does_not_stop_the_others(model, tmp_path):
     assert str(tmp_path) not in (tmp_path / "out" / "summary.csv").read_text()
 
 
+def test_numbers_that_are_not_finite_are_no_answer(model, tmp_path, monkeypatch):
+    write_tissue(tmp_path / "a.png", shape=(60, 50))
+    network = model["model"].network
+    logits = network.logits
+    monkeypatch.setattr(network, "logits", lambda batch: {head: values * np.nan for head, values in logits(batch).items()})
+    failed = run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN)
+    assert "not finite" in str(failed["a"])
+    assert not (tmp_path / "out" / "a").exists()
+
+
 def test_a_folder_in_use_is_left_alone(model, tmp_path):
     write_tissue(tmp_path / "a.png", shape=(20, 20))
     with locked(tmp_path / "out"), pytest.raises(FolderInUse, match="another run"):
@@ -267,6 +277,20 @@ def test_a_mask_says_where_to_look(model, tmp_path, refused):
     Image.fromarray(mask[:, :9]).save(tmp_path / "mask.png")
     failed = run.predict([tmp_path / "s.tif"], "m", tmp_path / "other", Options(workers=0, tile=128, mask=tmp_path / "mask.png"))
     assert "same proportions" in str(failed["s"])
+    assert str(tmp_path) not in (tmp_path / "other" / "summary.csv").read_text()
+
+
+def test_places_are_those_of_one_slide(model, tmp_path, refused):
+    write_tissue(tmp_path / "a.png", shape=(60, 50))
+    write_tissue(tmp_path / "b.png", shape=(60, 50))
+    for options in (Options(mask=tmp_path / "b.png"), Options(within=tmp_path / "b.geojson")):
+        with refused(UsageError, "one input at a time"):
+            run.predict([tmp_path / "a.png", tmp_path / "b.png"], "m", tmp_path / "out", options)
+    with refused(MissingInputError, "check the path"):
+        run.predict([tmp_path / "a.png"], "m", tmp_path / "out", Options(mask=tmp_path / "gone.png"))
+    failed = run.predict([tmp_path / "a.png"], "m", tmp_path / "out", Options(workers=0, region="50,0,10,10"))
+    assert "outside its 50 x 60 pixels" in str(failed["a"])
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".lock", "summary.csv"]
 
 
 def test_damage_is_counted_and_much_of_it_refused(model, tmp_path):
@@ -290,6 +314,11 @@ def test_damage_is_counted_and_much_of_it_refused(model, tmp_path):
     (tmp_path / "s.tif").write_bytes(content)
     failed = run.predict([tmp_path / "s.tif"], "m", tmp_path / "more", options)
     assert "is damaged" in str(failed["s"])
+    assert not (tmp_path / "more" / "s").exists()
+    tifffile.imwrite(
+        tmp_path / "s.tif", noise, tile=(64, 64), photometric="rgb", compression="zlib", resolution=(4e4, 4e4), resolutionunit=3
+    )
+    assert run.predict([tmp_path / "s.tif"], "m", tmp_path / "more", options, resume=True) == {}, "a whole copy of it is another input"
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,22 @@ def test_what_is_told_of_a_model_is_kept(tmp_path):
 # Saving.
 
 
+def test_loading_waits_for_no_compiler(tmp_path):
+    """torch loads sympy or its compiler, seconds of work, for the smallest thing done to tensors without memory."""
+    names = ["dsf-nuclei", "cnn-nuclei", "hnet-nuclei"]
+    for name in names:
+        save_model(create(name, width=0.05), tmp_path / name)
+    code = """
+import sys
+from dsfcnn import load_model
+for folder in sys.argv[1:]:
+    load_model(folder)
+print({"sympy", "torch._dynamo"} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code, *(tmp_path / name for name in names)], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "set()\n", done.stderr
+
+
 def test_an_existing_model_is_not_overwritten(folder):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     other = create("gcnn-digits", group="C8", width=0.05)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from dsfcnn.errors import DataError, DsfcnnError, MissingInputError
+from dsfcnn.errors import DataError, DsfcnnError, Interrupted, MissingInputError
 from dsfcnn.slides import read_image
 from dsfcnn.slides.image import over_white
 
@@ -205,6 +205,17 @@ def test_what_is_no_file_is_missing_and_never_waited_for(kind, tmp_path, refused
         path = tmp_path / {"nul": "a\0b", "long": "a" * 300}[kind]
     with refused(MissingInputError, ""):
         read_image(path)
+
+
+def test_a_signal_while_reading_is_no_damage(picture, tmp_path, monkeypatch):
+    Image.fromarray(picture).save(tmp_path / "a.png")
+
+    def stopped(image):
+        raise Interrupted("stopped by SIGTERM; continue with --resume", 143)
+
+    monkeypatch.setattr("PIL.PngImagePlugin.PngImageFile.load", stopped)
+    with pytest.raises(Interrupted):
+        read_image(tmp_path / "a.png")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

@@ -18,7 +18,7 @@ def evaluate(
     turns: Annotated[int, typer.Option(min=1, help="Mean over so many turned copies of each image (test-time turning); 1: none.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Folder for metrics.json, table.md, best.png and worst.png.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")] = False,
-    backend: Annotated[str, typer.Option(help="auto, dense or spectral G-convolutions.")] = "auto",
+    backend: Annotated[str, typer.Option(envvar="DSFCNN_BACKEND", help="auto, dense or spectral G-convolutions.")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
 ) -> None:
     """Score a model with the measures of its task: per image, as means and pooled, with 95 % intervals."""

@@ -22,7 +22,7 @@ from dsfcnn.cli.predict import predict
 from dsfcnn.cli.study import study
 from dsfcnn.cli.train import train
 from dsfcnn.cli.view import view
-from dsfcnn.errors import DsfcnnError
+from dsfcnn.errors import DsfcnnError, Interrupted, UsageError
 
 app = typer.Typer(name="dsfcnn", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(models)
@@ -65,10 +65,11 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _run(arguments: list[str], debug: bool) -> int:
     try:
+        _expect_no_empty(arguments)
         return app(arguments, prog_name="dsfcnn", standalone_mode=False) or 0
     except typer.Abort:
         return 130
-    except DsfcnnError as error:
+    except (DsfcnnError, Interrupted) as error:
         if debug:
             raise
         return _say(str(error), error.exit_code)
@@ -78,6 +79,14 @@ def _run(arguments: list[str], debug: bool) -> int:
         if hasattr(error, "format_message"):  # a mistake in the command line, told by typer
             return _say_usage(error)
         return _say(f"{type(error).__name__}: {error}; this is a bug of dsfcnn, run again with --debug to see where", 70)
+
+
+def _expect_no_empty(arguments: list[str]) -> None:
+    """An unset variable of a shell; as the name of a file it would mean the current folder."""
+    for before, argument in zip(["", *arguments], arguments):
+        if not argument or (argument.startswith("--") and argument.endswith("=")):
+            where = argument.rstrip("=") or (before if before.startswith("-") else "an argument")
+            raise UsageError(f"{where} is empty; give a value, or leave it out")
 
 
 def _say_usage(error: Any) -> int:

@@ -1,13 +1,17 @@
 """``dsfcnn predict``: nuclei, glands or tumour in images and slides."""
 
+import os
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from dsfcnn.errors import DsfcnnError
 
 
 def predict(
@@ -26,7 +30,7 @@ def predict(
     name: Annotated[str | None, typer.Option("--id", help="What the only input is called in the results.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace results that are there.")] = False,
     max_pixels: Annotated[int, typer.Option(min=1, help="Refuse larger plain images.")] = 150_000_000,
-    backend: Annotated[str, typer.Option(help="auto, dense or spectral G-convolutions.")] = "auto",
+    backend: Annotated[str, typer.Option(envvar="DSFCNN_BACKEND", help="auto, dense or spectral G-convolutions.")] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu, or a GPU such as cuda:0.")] = "auto",
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of the network; all processors by default.")] = None,
     tile: Annotated[int | None, typer.Option(min=64, help="Pixels a side that the network sees at once; by memory by default.")] = None,
@@ -34,6 +38,7 @@ def predict(
     """Find nuclei, glands or tumour in images and slides; the results open in QuPath."""
     from dsfcnn.errors import UsageError
     from dsfcnn.inference.within import parse_region
+    from dsfcnn.slides.resolution import check_mpp
 
     if mask is not None and no_mask:
         raise UsageError("--mask and --no-mask contradict each other; give one of them")
@@ -43,58 +48,60 @@ def predict(
         raise UsageError("--resume keeps what --overwrite replaces; give one of them")
     if region is not None:
         parse_region(region)
-    raise typer.Exit(_run(locals()))
+    for option, stated in (("--slide-mpp", slide_mpp), ("--mpp", mpp)):
+        if stated is not None:
+            check_mpp(stated, option)
 
-
-def _run(chosen: dict) -> int:
     import torch
 
     from dsfcnn.inference.job import Options
-    from dsfcnn.inference.run import SUMMARY
     from dsfcnn.inference.run import predict as run
     from dsfcnn.kernels import set_backend
     from dsfcnn.kernels.memory import keep_memory
-    from dsfcnn.slides.resolution import check_mpp
-    from dsfcnn.slides.source import shown
 
-    for option in ("slide_mpp", "mpp"):
-        if chosen[option] is not None:
-            check_mpp(chosen[option], f"--{option.replace('_', '-')}")
     keep_memory()
-    set_backend(chosen["backend"])
-    if chosen["threads"]:
-        torch.set_num_threads(chosen["threads"])
+    set_backend(backend)
+    if threads is not None:
+        torch.set_num_threads(threads)
     options = Options(
-        chosen["mask"],
-        not chosen["no_mask"],
-        chosen["region"],
-        chosen["within"],
-        chosen["slide_mpp"],
-        chosen["mpp"],
-        chosen["max_pixels"],
-        chosen["tile"],
-        chosen["workers"],
+        mask=mask,
+        find_mask=not no_mask,
+        region=region,
+        within=within,
+        slide_mpp=slide_mpp,
+        mpp=mpp,
+        max_pixels=max_pixels,
+        tile=tile,
+        workers=workers,
     )
     with _Signals(), _Bar() as bar:
         failed = run(
-            chosen["inputs"],
-            chosen["model"],
-            chosen["out"],
+            inputs,
+            model,
+            out,
             options,
-            name=chosen["name"],
-            scheduler=chosen["scheduler"],
-            device=chosen["device"],
-            resume=chosen["resume"],
-            overwrite=chosen["overwrite"],
+            name=name,
+            scheduler=scheduler,
+            device=device,
+            resume=resume,
+            overwrite=overwrite,
             tell=bar.tell,
             progress=bar.of,
         )
+    raise typer.Exit(_outcome(failed, inputs, out))
+
+
+def _outcome(failed: "dict[str, DsfcnnError]", inputs: list[Path], out: Path) -> int:
+    """Say what failed and where the results are; the exit code is the input's own if there was only one."""
+    from dsfcnn.inference.run import SUMMARY
+    from dsfcnn.slides.source import shown
+
     for error in failed.values():
         print(f"error: {error}", file=sys.stderr)
-    print(shown(chosen["out"] / SUMMARY))
+    print(shown(out / SUMMARY))
     if not failed:
         return 0
-    alone = len(chosen["inputs"]) == 1 and not chosen["inputs"][0].is_dir()
+    alone = len(inputs) == 1 and not os.path.isdir(inputs[0])
     return next(iter(failed.values())).exit_code if alone else 65
 
 

@@ -11,7 +11,7 @@ def train(
     changes: Annotated[list[str] | None, typer.Argument(help="key=value changes of it.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("run"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the run in --out stopped.")] = False,
-    backend: Annotated[str, typer.Option(help="auto, dense or spectral G-convolutions.")] = "auto",
+    backend: Annotated[str, typer.Option(envvar="DSFCNN_BACKEND", help="auto, dense or spectral G-convolutions.")] = "auto",
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of the network; all processors by default.")] = None,
 ) -> None:
     """Train a model; the best one ends in OUT/best, curves and metrics beside it."""

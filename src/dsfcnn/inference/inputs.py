@@ -23,8 +23,8 @@ def collect(paths: Sequence[Path], name: str | None, out: Path) -> list[Input]:
     """The inputs, with folders replaced by the pictures in them. No two may share a folder of results, and none may be written into."""
     found: list[Path] = []
     for path in paths:
-        if path.is_dir():
-            inside = sorted(one for one in path.iterdir() if one.suffix.lower() in ENDS and not one.name.startswith("."))
+        if os.path.isdir(path):  # Path.is_dir would raise for a name that is too long or a place that may not be looked at
+            inside = _pictures(path)
             if not inside:
                 raise MissingInputError(f"{shown(path)}: no images or slides in this folder; give one that has some")
             if _real(out).is_relative_to(_real(path)):
@@ -47,6 +47,13 @@ def collect(paths: Sequence[Path], name: str | None, out: Path) -> list[Input]:
         if _real(out) == _real(path) or _real(path).is_relative_to(_real(out / called)):
             raise UsageError(f"{shown(out)}: would write over the input; give another --out")
     return inputs
+
+
+def _pictures(folder: Path) -> list[Path]:
+    try:
+        return sorted(one for one in folder.iterdir() if one.suffix.lower() in ENDS and not one.name.startswith("."))
+    except OSError as error:
+        raise MissingInputError(f"{shown(folder)}: cannot be read ({error.strerror}); check its permissions") from error
 
 
 def _real(path: Path) -> Path:

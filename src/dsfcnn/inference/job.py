@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -87,19 +88,11 @@ class Job:
                 return self.state.record()
             if slide.mpp_source == "assumed for a plain image":
                 tell(f"{shown(self.source.name)}: taken at the model's {slide.mpp:g} um per pixel; give --slide-mpp if that is wrong")
-            tissue, area = self._tissue(slide), self._area(slide)
-            tiles = [tile for tile in grid.tiles() if _wanted(grid.level0(grid.core(tile)), tissue, area)]
-            if not tiles:
-                tell(f"{shown(self.source.name)}: no tissue found; the result is empty")
-            self._network(slide, grid, tiles, tissue, area, progress)
-            damaged, broken, places = self._damage(grid, tiles)
-            if damaged > _MOST_UNREADABLE:
-                raise DataError(f"{shown(self.source.path)}: {damaged:.1%} of what was looked at is damaged; get the slide again")
-            network = time.perf_counter() - began
-            if tissue is not None:
-                write_mask(self.results / "tissue_mask.png", tissue.mask, tissue.unreadable)
-            counts = self._write(slide, grid, tiles, area, places, progress)
-            looked_at = sum(grid.core(tile).area for tile in tiles) * (grid.mpp / 1000) ** 2
+            try:
+                counts, seconds = self._predict(slide, grid, tell, progress)
+            except DataError:
+                self.state.abandon()
+                raise
             record = {
                 "settings": settings,
                 "versions": {"dsfcnn": __version__, "python": platform.python_version(), **_versions()},
@@ -111,16 +104,31 @@ class Job:
                     "reader": slide.reader,
                 },
                 "mpp_source": slide.mpp_source,
-                "counts": {
-                    **counts,
-                    "tiles": len(tiles),
-                    "unreadable_tiles": broken,
-                    "tissue_mm2": round(looked_at if tissue is None else tissue.area, 6),
-                },
-                "seconds": {"tiles": round(network, 2), "all": round(time.perf_counter() - began, 2)},
+                "counts": counts,
+                "seconds": {"tiles": round(seconds, 2), "all": round(time.perf_counter() - began, 2)},
             }
         self.state.finish(record)
         return record
+
+    def _predict(self, slide: Slide, grid: Grid, tell: Callable[[str], None], progress: Progress) -> tuple[dict[str, Any], float]:
+        """All files but the record; returns what was counted, and the seconds until all tiles were there."""
+        began = time.perf_counter()
+        area, tissue = self._area(slide), self._tissue(slide)
+        tiles = [tile for tile in grid.tiles() if _wanted(grid.level0(grid.core(tile)), tissue, area)]
+        if not tiles:
+            where = "" if area is None else " in the place to look at"
+            tell(f"{shown(self.source.name)}: no tissue found{where}; the result is empty")
+        self._network(slide, grid, tiles, tissue, area, progress)
+        damaged, broken, places = self._damage(grid, tiles)
+        if damaged > _MOST_UNREADABLE:
+            raise DataError(f"{shown(self.source.path)}: {damaged:.1%} of what was looked at is damaged; get the slide again")
+        seconds = time.perf_counter() - began
+        if tissue is not None:
+            write_mask(self.results / "tissue_mask.png", tissue.mask, tissue.unreadable)
+        counts = self._write(slide, grid, tiles, area, places, progress)
+        looked_at = sum(grid.core(tile).area for tile in tiles) * (grid.mpp / 1000) ** 2
+        tissue_mm2 = round(looked_at if tissue is None else tissue.area, 6)
+        return {**counts, "tiles": len(tiles), "unreadable_tiles": broken, "tissue_mm2": tissue_mm2}, seconds
 
     def check(self, backend: str) -> None:
         """Refuse to go on with a run that was begun otherwise, before any work is done on any input."""
@@ -141,7 +149,7 @@ class Job:
         return {
             "model": self.model,
             "task": self.predictor.task.name,
-            "input": sha256(self.source.path),
+            "input": self._input_hash,
             "slide_mpp": slide.mpp,
             "mpp": grid.mpp,
             "tile": grid.tile,
@@ -157,6 +165,11 @@ class Job:
             "threads": torch.get_num_threads(),  # the order of sums depends on it
         }
 
+    @cached_property
+    def _input_hash(self) -> str:
+        """Once for a run that first checks and then goes on: slides have gigabytes."""
+        return sha256(self.source.path)
+
     def _tissue(self, slide: Slide) -> Tissue | None:
         """Where to look: a plain image was cut out by somebody and is looked at as a whole."""
         if self.options.mask is not None:
@@ -164,9 +177,15 @@ class Job:
         return find_tissue(slide) if self.options.find_mask and not slide.is_image else None
 
     def _area(self, slide: Slide) -> Area | None:
+        area: Area | None = None
         if self.options.region is not None:
-            return parse_region(self.options.region)
-        return None if self.options.within is None else Annotations(self.options.within, slide.bounds)
+            area = parse_region(self.options.region)
+        elif self.options.within is not None:
+            area = Annotations(self.options.within, slide.bounds)
+        if area is not None and not area.touches(0, 0, slide.width, slide.height):
+            what, size = "--region" if self.options.within is None else "--within", f"{slide.width} x {slide.height}"
+            raise DataError(f"{shown(self.source.path)}: {what} lies outside its {size} pixels; give places in pixels of this slide")
+        return area
 
     def _network(self, slide: Slide, grid: Grid, tiles: list[Tile], tissue: Tissue | None, area: Area | None, progress: Progress) -> None:
         """Probabilities, and objects where there are any, of all tiles."""
@@ -205,7 +224,8 @@ class Job:
         """One tile, for a process that knows nothing but this job; what it has opened stays open for the next."""
         if self._open is None:
             slide = self._opened()
-            self._open = slide, self._grid(slide), self._tissue(slide), self._area(slide)
+            cells = not isinstance(self.predictor.task, Segmentation)  # they are chosen one by one; tiles have been
+            self._open = slide, self._grid(slide), self._tissue(slide) if cells else None, self._area(slide) if cells else None
         slide, grid, tissue, area = self._open
         picture, damaged = read_box(slide, grid, self._seen(grid, tile))
         self._compute(grid, tile, picture, damaged, tissue, area)

@@ -25,13 +25,11 @@ _Name = tuple[int, int, int]  # row, column, id
 
 @dataclass(frozen=True)
 class Found:
-    """An object: its decode pixels as a mask within a box, the mean probability there, and the tile that saw it if only one did."""
+    """An object: its decode pixels as a mask within a box, and the mean probability there."""
 
     box: Box
     mask: np.ndarray
     probability: float
-    tile: Tile | None
-    number: int  # id in that tile
 
 
 @dataclass
@@ -72,7 +70,7 @@ class Merger:
                 self._pieces[name] = _Piece(box, mask, total, 2 * int(mask.sum()) < objects.area[number])
                 self._parent[name] = name
             else:
-                yield Found(box, mask, total / 255 / int(mask.sum()), tile, number)
+                yield Found(box, mask, total / 255 / int(mask.sum()))
         for other in self.grid.around(tile):
             if other < tile and other in self._edges:
                 self._join(tile, objects, other)
@@ -153,4 +151,4 @@ def _joined(pieces: list[_Piece]) -> Found:
     mask = np.zeros((box.height, box.width), bool)
     for piece in pieces:
         mask[piece.box.slices(box)] |= piece.mask
-    return Found(box, mask, sum(piece.total for piece in pieces) / 255 / int(mask.sum()), None, 0)
+    return Found(box, mask, sum(piece.total for piece in pieces) / 255 / int(mask.sum()))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dsfcnn.errors import DataError
 from dsfcnn.inference.heatmap import CELL, write_heatmap, write_tiles
 from dsfcnn.inference.objects import Classification as Kind
 from dsfcnn.inference.overlay import mark_unreadable, picture_of, write_heat_overlay
@@ -54,6 +55,8 @@ def tile_classes(network: "Network", grid: Grid, tile: Tile, picture: np.ndarray
             places.append((row, column))
     patches = [picture[row * CELL : row * CELL + side, column * CELL : column * CELL + side] for row, column in places]
     found = [class_probabilities(network, np.stack(patches[start : start + _BATCH])) for start in range(0, len(patches), _BATCH)]
+    if not all(np.isfinite(chances).all() for chances in found):  # they would look like cells that nobody looked at
+        raise DataError(f"the network gave numbers that are not finite at {tuple(core)}; its weights are damaged, get the model again")
     classes = found[0].shape[1] if found else 1
     cells = np.full((_cells(core.height), _cells(core.width), classes), np.nan, np.float32)
     for (row, column), values in zip(places, np.concatenate(found) if found else []):

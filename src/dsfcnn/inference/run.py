@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dsfcnn.errors import DataError, DsfcnnError, MissingInputError
+from dsfcnn.errors import DataError, DsfcnnError, MissingInputError, UsageError
 from dsfcnn.files import atomic_write, locked
 from dsfcnn.inference.cohort import connect
 from dsfcnn.inference.inputs import Input, collect
@@ -15,7 +15,7 @@ from dsfcnn.inference.job import Job, Options, Progress, model_hash
 from dsfcnn.inference.predictor import load
 from dsfcnn.kernels import get_backend
 from dsfcnn.models import find_model
-from dsfcnn.slides.source import shown
+from dsfcnn.slides.source import open_file, shown
 
 SUMMARY = "summary.csv"
 _COLUMNS = ("input", "state", "objects", "tissue_mm2", "mpp", "unreadable_tiles", "reason")
@@ -48,6 +48,7 @@ def predict(
         progress: for the name of an input, a function of what is done, how much, and of how much.
     """
     inputs = collect(paths, name, out)
+    _expect_places_of_one(options, len(inputs))
     predictor = load(model, device)
     digest, backend = model_hash(find_model(model)), get_backend()
     with locked(out), connect(scheduler, find_model(model), predictor.network.device, backend, options.workers) as cluster:
@@ -68,7 +69,7 @@ def predict(
                 rows.append(_row(job.source, record))
             except (DataError, MissingInputError) as error:
                 failed[job.source.name] = error
-                rows.append({"input": job.source.name, "state": "failed", "reason": _reason(error, job.source)})
+                rows.append({"input": job.source.name, "state": "failed", "reason": _reason(error, job.source, options)})
         _write_summary(out / SUMMARY, rows)
     return failed
 
@@ -86,9 +87,21 @@ def _row(source: Input, record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _reason(error: DsfcnnError, source: Input) -> str:
-    """Without the path, which may tell more than results should."""
-    return str(error).replace(shown(source.path), source.name)
+def _expect_places_of_one(options: Options, inputs: int) -> None:
+    """A mask and annotations belong to one slide; on another they would choose the wrong places without a word."""
+    for option, path in (("--mask", options.mask), ("--within", options.within)):
+        if path is not None:
+            if inputs > 1:
+                raise UsageError(f"{option} belongs to one slide but there are {inputs} inputs; give one input at a time")
+            open_file(path).close()
+
+
+def _reason(error: DsfcnnError, source: Input, options: Options) -> str:
+    """Without paths, which may tell more than results should."""
+    text = str(error).replace(shown(source.path), source.name)
+    for path, name in ((options.mask, "mask"), (options.within, "annotations")):
+        text = text if path is None else text.replace(shown(path), name)
+    return text
 
 
 def _write_summary(path: Path, rows: list[dict[str, Any]]) -> None:

@@ -7,6 +7,7 @@ each file whole or not there. It goes away when the results are complete; ``run.
 import hashlib
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -89,6 +90,12 @@ class State:
         with atomic_write(self.results / RECORD) as stream:
             stream.write(_text(record))
         self.discard()
+
+    def abandon(self) -> None:
+        """Nothing comes of this input; a later run, with a better file, finds no trace of this one."""
+        self.discard()
+        with suppress(OSError):  # others' files in it
+            self.results.rmdir()
 
     def discard(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

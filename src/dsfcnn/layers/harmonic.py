@@ -75,6 +75,8 @@ class HarmonicConv2d(FixedTensors):
         return {"pictures": harmonic_pictures(self.kernel_size, self.frequencies)}
 
     def reset_parameters(self) -> None:
+        if self.radial.is_meta:  # nothing to fill, and drawing there loads a compiler, two seconds
+            return
         gain = _gain(self.kernel_size, self.frequencies) / len(self.frequencies)
         read = self.in_fields * (1 if self.lifts else self.max_frequency + 1)
         nn.init.normal_(self.radial, std=math.sqrt(2 / (read * gain)))

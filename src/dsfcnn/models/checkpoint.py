@@ -90,7 +90,7 @@ def load_model(folder: str | Path) -> nn.Module:
     state = _read_weights(folder / _WEIGHTS, needed=sum(tensor.nbytes for tensor in expected.values()))
     _expect_same(expected, state, folder / _WEIGHTS)
     _expect_usable(state, str(folder / _WEIGHTS), "get the model again")
-    model.to_empty(device="cpu")
+    model._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))  # to_empty() does this too, but loads sympy: a second
     model.load_state_dict(state)
     return model.eval()
 

@@ -34,7 +34,8 @@ class PlainFamily:
 
     def first(self, channels: int, fields: int) -> nn.Module:
         conv = nn.Conv2d(channels, fields, KERNEL_SIZE, padding=KERNEL_SIZE // 2, bias=False)
-        nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
+        if not conv.weight.is_meta:  # nothing to fill, and drawing there loads a compiler, two seconds
+            nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
         return nn.Sequential(conv, nn.BatchNorm2d(fields), nn.ReLU())
 
     hidden = first

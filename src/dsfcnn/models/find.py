@@ -1,6 +1,7 @@
 """Models by name: those inside the package, or a user's own by their path."""
 
 import json
+import os
 from importlib import resources
 from pathlib import Path
 
@@ -19,7 +20,7 @@ def find_model(model: str | Path) -> Path:
     if str(model) in known:
         return known[str(model)]
     path = Path(model)
-    if path.exists():
+    if os.path.exists(path):  # Path.exists would raise for a name that is too long
         return path
     names = f"one of {', '.join(known)}, or " if known else ""
     none = "" if known else " (this version ships none)"

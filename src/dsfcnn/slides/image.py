@@ -6,6 +6,7 @@ cannot become 8-bit RGB without a choice (16 bits, floats, CMYK, LAB) is refused
 
 import ctypes
 import logging
+import mmap
 import struct
 import warnings
 import zlib
@@ -142,10 +143,9 @@ def _expect_sound_png(stream: BinaryIO) -> None:
 
 def _expect_ended_jpeg(stream: BinaryIO) -> None:
     """An end mark follows the last scan: a download that stopped within its reserved space decodes to the end, grey or striped."""
-    content = stream.read()
-    if content.rfind(b"\xff\xd9") < content.rfind(b"\xff\xda"):
-        raise EOFError("no end mark")
-    stream.seek(0)
+    with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:  # of any size, in no memory of ours
+        if content.rfind(b"\xff\xd9") < content.rfind(b"\xff\xda"):
+            raise EOFError("no end mark")
 
 
 def _pixels(image: Image.Image) -> np.ndarray:

@@ -18,6 +18,7 @@ from dsfcnn.slides.slide import Slide
 _MPP = 8.0  # um per mask pixel: a nucleus is about one; finer for small pictures, coarser for enormous ones
 _SIDES = (512, 4096)  # mask pixels along the longer side: at least if the slide has them, at most
 _STRIP = 1 << 20  # mask pixels read at a time
+_SAMPLE = 1 << 20  # mask pixels from which the glass is known; of larger pictures every second, third, ... row and column is looked at
 _RETRY = 32  # side in mask pixels of the pieces that are tried one by one where a strip cannot be read
 
 # Chosen by eye on real slides and on drawn ones whose tissue is known; tests hold the pale cases.
@@ -71,16 +72,22 @@ def find_tissue(slide: Slide, *, mpp: float | None = None) -> Tissue:
 def tissue_of(picture: np.ndarray, mpp: float, known: np.ndarray | None = None) -> np.ndarray:
     """The tissue of a coarse RGB picture as a boolean mask; ``known`` says which of its pixels count."""
     known = np.ones(picture.shape[:2], bool) if known is None else known
-    black = known & (picture.max(2) < _BLACK)
+    brightest, darkest = _extremes(picture)
+    black = known & (brightest < _BLACK)
     density, threshold = _density(picture, known & ~black)
     mask = known & (density > threshold) & ~black
     if black.any():  # between black and glass lies a grey rim that is neither
-        chroma = picture.max(2).astype(np.int16) - picture.min(2)
-        mask &= ~(ndimage.binary_dilation(black, iterations=2) & (chroma < _NEUTRAL))
-    pixel = mpp**2
-    mask = _without_small(mask, _SMALLEST_PIECE / pixel)
-    mask = ~_without_small(~mask, _LARGEST_HOLE / pixel, keep_at_border=True)
-    return mask & known & ~_without_small(black, _SMALLEST_PIECE / pixel)
+        mask &= ~(ndimage.binary_dilation(black, iterations=2) & (brightest - darkest < _NEUTRAL))
+        black = _without_small(black, _SMALLEST_PIECE / mpp**2)
+    mask = _without_small(mask, _SMALLEST_PIECE / mpp**2)
+    mask = ~_without_small(~mask, _LARGEST_HOLE / mpp**2, keep_at_border=True)
+    return mask & known & ~black
+
+
+def _extremes(picture: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The brightest and the darkest channel of every pixel; plane by plane, which is ten times as fast as along the last axis."""
+    red, green, blue = (picture[..., channel] for channel in range(3))
+    return np.maximum(np.maximum(red, green), blue), np.minimum(np.minimum(red, green), blue)
 
 
 def _density(picture: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, float]:
@@ -95,7 +102,9 @@ def _density(picture: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, float]
 
 def _glass(picture: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, float]:
     """Colour of the glass, and how much its optical density wavers (robust standard deviation)."""
-    brightest, darkest = picture.max(2), picture.min(2)
+    step = math.isqrt(known.size // _SAMPLE) or 1
+    picture, known = picture[::step, ::step], known[::step, ::step]
+    brightest, darkest = _extremes(picture)
     counts = np.bincount(brightest[known], minlength=256) if known.any() else np.ones(256)
     white = max(int(np.searchsorted(counts.cumsum(), 0.99 * counts.sum())), _DIMMEST_GLASS)  # the brightest hundredth
     chroma = brightest - darkest
@@ -109,8 +118,9 @@ def _glass(picture: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, float]:
         if noise < _EVEN:
             return colour, noise
     samples = picture[neutral]
+    brightness = samples.sum(1)
     # The brighter half of what may be glass: pale tissue among it must not pull the colour towards itself.
-    return _typical(samples[samples.sum(1) >= np.median(samples.sum(1))])
+    return _typical(samples[brightness >= np.median(brightness)])
 
 
 def _typical(samples: np.ndarray) -> tuple[np.ndarray, float]:
