@@ -17,7 +17,7 @@ from dsfcnn.inference.overlay import write_overlay
 from dsfcnn.inference.rasters import array_tiles, in_bytes, write_mask, write_probability
 
 SHOTS = Path(__file__).parents[2] / "build" / "screenshots"
-SCENE = SlideScene(3008, 2000, 0.25, "nuclei", seed=3, tissue=0.7)
+SCENE = SlideScene(3008, 2000, 0.25, "nuclei", seed=3, tissue=0.7, period=1024)
 NUCLEUS = Classification("Nucleus <b>", "#2ca02c")
 
 
