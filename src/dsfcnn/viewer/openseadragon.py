@@ -43,7 +43,9 @@ def _download(folder: Path) -> Path:
     packages = list(folder.glob("*.tar.gz"))
     if done.returncode or not packages:
         reason = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "no file came").strip()
-        raise MissingInputError(f"OpenSeadragon: pip cannot get openslide-python 1.4.7 as source ({reason}); check the network and try again")
+        raise MissingInputError(
+            f"OpenSeadragon: pip cannot get openslide-python 1.4.7 as source ({reason}); check the network and try again"
+        )
     return packages[0]
 
 
