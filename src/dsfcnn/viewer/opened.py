@@ -48,6 +48,7 @@ class Opened:
         self.messages: dict[str, str] = {}  # by part
         self.read = 0  # objects so far
         self._closed = False
+        self._place: Path | None = None  # of the slide
         self._parts: list[tuple[str, Callable[[], None]]] = [
             ("slide", lambda: self._open_slide(originals, max_pixels)),
             ("heat", self._open_heats),
@@ -74,8 +75,6 @@ class Opened:
         """Only names of files: a path may tell more than results should."""
         message = str(error).replace(shown(self.result.folder), shown(self.result.name))
         return message if self._place is None else message.replace(shown(self._place), shown(self._place.name))
-
-    _place: Path | None = None  # of the slide
 
     def _open_slide(self, originals: Originals, max_pixels: int) -> None:
         settings = self.record.settings
