@@ -6,6 +6,7 @@ made from, and is made again when that is another one. A folder that cannot be w
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +40,7 @@ def load_kept(folder: Path, source: str, offset: tuple[float, float]) -> Objects
 
 def keep(folder: Path, source: str, offset: tuple[float, float], objects: Objects) -> None:
     facts = {"of": [_VERSION, source, *offset], "names": objects.names, "classes": objects.classes}
-    arrays = {name: value for name, value in vars(objects).items() if isinstance(value, np.ndarray)}
+    arrays: dict[str, Any] = {name: value for name, value in vars(objects).items() if isinstance(value, np.ndarray)}
     try:
         with atomic_write(folder / _NAME) as stream:
             np.savez(stream, facts=np.frombuffer(json.dumps(facts).encode(), np.uint8), **arrays)
