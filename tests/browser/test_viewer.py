@@ -176,7 +176,7 @@ def test_an_unknown_slide_is_said(browser, address, shot):
     open_page(browser, f"{address}#nobody%20<i>knows</i>")
     wait(browser, "!document.getElementById('notice').hidden")
     shot("unknown")
-    assert text(browser, "notice") == "There is no result called “nobody <i>knows</i>” in this folder; choose one on the right."
+    assert text(browser, "notice") == "There is no result called “nobody <i>knows</i>” in this folder; choose one of the list."
     browser.find_elements(By.CSS_SELECTOR, "#results button")[1].click()
     wait_for_result(browser, "drawn")
     assert not browser.find_element(By.ID, "notice").is_displayed()
