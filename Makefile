@@ -35,17 +35,12 @@ lint: $(VENV)/.test
 types: $(VENV)/.test
 	$(BIN)/mypy
 
-# The page's library from npm, which compares the package with the hash in the lock file. No script of a package is run.
+# OpenSeadragon, so that it is part of what is installed or built from here; dsfcnn view --fetch does the same for what is installed.
 VENDOR := src/dsfcnn/viewer/page/vendor
-viewer: $(VENDOR)/openseadragon.min.js
+viewer: $(VENV)/.base
+	$(BIN)/python -m dsfcnn.viewer.openseadragon
 
-$(VENDOR)/openseadragon.min.js: npm/package.json npm/package-lock.json
-	npm ci --prefix npm --ignore-scripts --no-audit --no-fund
-	mkdir -p $(VENDOR)
-	cp npm/node_modules/openseadragon/LICENSE.txt $(VENDOR)/openseadragon-LICENSE.txt
-	cp npm/node_modules/openseadragon/build/openseadragon/openseadragon.min.js $@
-
-# The viewer in a real browser: needs npm and Debian's chromium and chromium-driver. Screenshots go to build/screenshots.
+# The viewer in a real browser: needs Debian's chromium and chromium-driver. Screenshots go to build/screenshots.
 test-browser: $(VENV)/.browser viewer
 	$(BIN)/python -m pytest tests/browser $(CHOICE)
 
@@ -64,4 +59,4 @@ demo: $(VENV)/.wsi
 	$(BIN)/python examples/demo.py --out demo
 
 clean:
-	rm -rf $(VENV) build demo site src/*.egg-info npm/node_modules $(VENDOR)
+	rm -rf $(VENV) build demo site src/*.egg-info $(VENDOR)

@@ -19,6 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "reference"))
+
+from drawn_results import ellipses
+
 from dsfcnn.inference import geojson
 from dsfcnn.inference.geojson import GeoJsonWriter, read_geojson
 from dsfcnn.inference.measure import measure
@@ -27,22 +31,8 @@ from dsfcnn.inference.outlines import outlines
 
 NUCLEUS = Classification("Nucleus", "#1f77b4")
 SCALE = 0.25 / 0.2525  # as on an Aperio slide of 40x; coordinates have decimals
+COLUMNS = 2000  # of the grid on which nuclei are drawn
 WAYS = {"streamed": "GeoJsonWriter", "streamed, gzip": "GeoJsonWriter, packed", "whole list": "a list of features, json.dumps, one write"}
-
-
-def nuclei(count: int) -> Iterator[Instance]:
-    """Ellipses of 6 to 14 pixels half-axes, of 200 shapes, on a grid."""
-    random, (rows, columns) = np.random.default_rng(0), np.mgrid[-15:16, -15:16]
-    shapes = []
-    for _ in range(200):
-        a, b, angle = *random.uniform(6, 14, 2), random.uniform(0, np.pi)
-        along, across = columns * np.cos(angle) + rows * np.sin(angle), rows * np.cos(angle) - columns * np.sin(angle)
-        mask = (along / a) ** 2 + (across / b) ** 2 < 1
-        image = random.integers(60, 200, (*mask.shape, 3), dtype=np.uint8)
-        shapes.append((mask, measure(mask, image, 0.25, random.random())))
-    for number in range(count):
-        mask, measurements = shapes[number % len(shapes)]
-        yield Instance(number % 2000 * 40, number // 2000 * 40, mask, measurements["Probability"], measurements)
 
 
 def whole_list(path: Path, objects: Iterator[Instance]) -> None:
@@ -66,10 +56,10 @@ def run(way: str, count: int) -> dict[str, float]:
         path = Path(folder) / "nuclei.geojson"
         start = time.process_time()
         if way == "whole list":
-            whole_list(path, nuclei(count))
+            whole_list(path, ellipses(count, COLUMNS))
         else:
             with GeoJsonWriter(path, "detection", NUCLEUS, "gzip" in way, slide_id="a", scale=SCALE) as writer:
-                for one in nuclei(count):
+                for one in ellipses(count, COLUMNS):
                     writer.write(one)
         seconds = time.process_time() - start
         size = path.stat().st_size
@@ -90,7 +80,7 @@ def microseconds(work: Callable[[Instance], object], objects: list[Instance]) ->
 def parts(count: int) -> None:
     from rasterio.features import shapes
 
-    objects = list(nuclei(count))
+    objects = list(ellipses(count, COLUMNS))
     image = np.random.default_rng(0).integers(0, 256, (31, 31, 3), dtype=np.uint8)
     ours = microseconds(lambda one: outlines(one.mask), objects)
     rasterio = microseconds(lambda one: list(shapes(one.mask.astype(np.uint8), mask=one.mask)), objects[: count // 10])

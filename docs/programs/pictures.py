@@ -32,6 +32,29 @@ def rings() -> Figure:
     return figure
 
 
+def sampled_atoms() -> Figure:
+    """Eqs. (12), (20): atoms on the plane, above, and at the pixels of a 7x7 square, below."""
+    chosen = ((1, 1), (2, 0), (2, 1), (2, 2), (2, 3), (3, 2))  # ring and frequency
+    atoms, widths = sample_atoms(7), ring_widths(7)
+    axis = torch.linspace(-3.5, 3.5, 281, dtype=torch.float64)
+    plane = torch.complex(axis.expand(281, -1), -axis[:, None].expand(-1, 281))
+    figure = Figure(figsize=(8.6, 3.2), layout="constrained")
+    axes = figure.subplots(2, len(chosen))
+    for column, (ring, frequency) in enumerate(chosen):
+        smooth = radial_profile(plane.abs(), ring, widths[ring]) * torch.cos(frequency * plane.angle())
+        pixels = atoms.values[(atoms.ring == ring) & (atoms.frequency == frequency)][0].real
+        for row, picture in enumerate((smooth, pixels)):
+            limit = picture.abs().max()
+            axes[row, column].imshow(picture, cmap="RdBu_r", vmin=-limit, vmax=limit, extent=(-3.5, 3.5, -3.5, 3.5))
+            axes[row, column].set(xticks=[], yticks=[])
+        places = pixel_grid(7).flatten()
+        axes[0, column].plot(places.real, places.imag, ".", color="black", markersize=1.5)
+        axes[0, column].set_title(f"$j$ = {ring}, $k$ = {frequency}", fontsize=9)
+    axes[0, 0].set_ylabel("on the plane", fontsize=8)
+    axes[1, 0].set_ylabel("at pixels", fontsize=8)
+    return figure
+
+
 def turned_atom() -> Figure:
     """Eq. (14): an atom turned by its phase, and an ordinary filter with the same pixels turned by interpolation."""
     atoms = sample_atoms(7)
@@ -77,7 +100,8 @@ def feature_map() -> Figure:
 
 def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1] / "images")
-    for name, draw in (("rings-7x7", rings), ("turned-atom", turned_atom), ("feature-map", feature_map)):
+    drawings = {"rings-7x7": rings, "sampled-atoms": sampled_atoms, "turned-atom": turned_atom, "feature-map": feature_map}
+    for name, draw in drawings.items():
         drawn = BytesIO()
         draw().savefig(drawn, dpi=100)
         Image.open(drawn).convert("RGB").quantize(128).save(folder / f"{name}.png", optimize=True)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browsing import chromium, viewing
-from drawn_results import MAP, PITCH, write_nuclei, write_record
+from browsing import WINDOW, chromium, viewing
+from drawn_results import MAP, write_nuclei, write_record
 from PIL import Image
 from scipy.ndimage import gaussian_filter
 
@@ -17,9 +17,8 @@ from dsfcnn.inference.overlay import write_overlay
 from dsfcnn.inference.rasters import array_tiles, in_bytes, write_mask, write_probability
 
 SHOTS = Path(__file__).parents[2] / "build" / "screenshots"
-SCENE = SlideScene(3008, 2000, 0.25, "nuclei", seed=3, tissue=0.7)
+SCENE = SlideScene(3008, 2000, 0.25, "nuclei", seed=3, tissue=0.7, period=1024)
 NUCLEUS = Classification("Nucleus <b>", "#2ca02c")
-MANY = 300_000
 
 
 def write_truth(folder, slide, scene):
@@ -59,29 +58,28 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def many(tmp_path_factory):
-    """300,000 nuclei."""
-    folder = tmp_path_factory.mktemp("many")
-    side = int(np.ceil(MANY**0.5)) * PITCH
-    write_slide(folder / "many.tif", SlideScene(side, side, 0.25, "nuclei", seed=1, tissue=1, period=1024))
-    write_nuclei(folder / "out" / "many", folder / "many.tif", (side, side), MANY)
-    return folder
-
-
-@pytest.fixture(scope="session")
 def address(made):
     with viewing(made / "out", "--slides", made / "slides") as found:
         yield found
 
 
-@pytest.fixture
-def browser():
+@pytest.fixture(scope="session")
+def running_browser():
     with chromium() as driver:
         yield driver
 
 
 @pytest.fixture
-def shot(browser, request):
+def browser(running_browser):
+    """One browser for all tests, as if it were new."""
+    running_browser.get("about:blank")
+    running_browser.set_window_size(*WINDOW)
+    running_browser.get_log("browser")  # which empties it
+    return running_browser
+
+
+@pytest.fixture
+def shot(browser):
     """Save what is seen now."""
 
     def save(name):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 
 import numpy as np
 import pytest
@@ -88,8 +89,6 @@ def key_of(client, name, kind="results"):
 
 def described(client, key):
     """A result once everything of it is read."""
-    for _ in range(2000):
-        found = client.get(f"/api/results/{key}").json()
-        if not found["busy"]:
-            return found
-    raise AssertionError(found["busy"])
+    while (found := client.get(f"/api/results/{key}").json())["busy"]:
+        time.sleep(0.01)
+    return found

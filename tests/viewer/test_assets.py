@@ -5,7 +5,8 @@ import re
 import pytest
 
 from dsfcnn.errors import UsageError
-from dsfcnn.viewer.assets import OPENSEADRAGON, expect_openseadragon, page_files
+from dsfcnn.viewer.assets import expect_openseadragon, page_files
+from dsfcnn.viewer.openseadragon import NAME as OPENSEADRAGON
 
 
 def test_every_file_that_is_named_is_there():
@@ -31,8 +32,8 @@ def test_nothing_inline_and_nothing_from_elsewhere():
 
 
 def test_openseadragon_is_asked_for(refused):
-    with refused(UsageError, "make viewer"):
+    with refused(UsageError, "--fetch"):
         expect_openseadragon({})
     expect_openseadragon({OPENSEADRAGON: ("text/javascript", b"")})
     with pytest.raises(UsageError):
-        expect_openseadragon({"openseadragon.js": ("text/javascript", b"")})
+        expect_openseadragon({"openseadragon.min.js": ("text/javascript", b"")})

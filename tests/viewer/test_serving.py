@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 
 import pytest
 
@@ -167,43 +167,53 @@ def test_64_at_once_are_all_answered_and_alike(served):
     assert max(len(reply.content) for reply in replies) < 2_000_000
 
 
-def test_half_open_visitors_do_not_block_others_and_are_sent_away(made, monkeypatch):
-    monkeypatch.setattr(serve, "_PATIENCE", 3)
-    monkeypatch.setattr(serve, "_KEEP_ALIVE", 1)
-    with running(make_app(made / "out", [made / "slides"], PAGE)) as port:
-        asking = Asking(port)
-        starts = [
-            b"",
-            b"G",
-            b"GET / HTTP/1.1\r\nHost: local",
-            b"POST /api/results HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nab",
-        ]
-        waiting = [socket.create_connection(("127.0.0.1", port), 30) for _ in range(200)]
+STARTS = [
+    b"",
+    b"G",
+    b"GET / HTTP/1.1\r\nHost: local",
+    b"POST /api/results HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nab",
+]
+
+
+@contextmanager
+def half_open(port, count):
+    """Visitors who began and do not go on."""
+    with ExitStack() as stack:
+        waiting = [stack.enter_context(closing(socket.create_connection(("127.0.0.1", port), 300))) for _ in range(count)]
         for number, connection in enumerate(waiting):
-            connection.sendall(starts[number % len(starts)])
-        key = key_of(asking, "good")
-        described(asking, key)
-        with ThreadPoolExecutor(64) as pool:
-            found = list(pool.map(lambda _: asking.get(f"/api/results/{key}/tiles/slide/11/0/0").status_code, range(64)))
-        assert found == [200] * 64
+            connection.sendall(STARTS[number % len(STARTS)])
+        yield waiting
+
+
+def test_200_half_open_visitors_do_not_block_others(served):
+    key = key_of(served, "good")
+    described(served, key)
+    with half_open(served.port, 200), ThreadPoolExecutor(64) as pool:
+        found = list(pool.map(lambda _: served.get(f"/api/results/{key}/tiles/slide/11/0/0").status_code, range(64)))
+    assert found == [200] * 64
+    assert served.get("/").content == b"<p>page"
+
+
+def test_half_open_visitors_are_sent_away(served, monkeypatch):
+    monkeypatch.setattr(serve, "_PATIENCE", 0.5)
+    with half_open(served.port, 8) as waiting:
         for connection in waiting:
-            with closing(connection), suppress(ConnectionResetError):
+            with suppress(ConnectionResetError):
                 while connection.recv(1 << 16):
                     pass  # a refusal perhaps, and then the end; without one this would time out
-        assert asking.get("/").content == b"<p>page"
+    monkeypatch.undo()
+    assert served.get("/").content == b"<p>page"
 
 
 def test_more_connections_than_allowed(made, monkeypatch):
     monkeypatch.setattr(serve, "_CONNECTIONS", 20)
     with running(make_app(made / "out", [made / "slides"], PAGE)) as port:
         asking = Asking(port)
-        waiting = [socket.create_connection(("127.0.0.1", port), 30) for _ in range(30)]
-        time.sleep(0.2)
-        assert asking.raw("/")[0] == 503
-        for connection in waiting:
-            connection.close()
-        time.sleep(0.2)
-        assert asking.raw("/")[0] == 200
+        with half_open(port, 30):
+            assert asking.raw("/")[0] == 503
+        while (status := asking.raw("/")[0]) == 503:  # until it has seen that they are gone
+            time.sleep(0.01)
+        assert status == 200
 
 
 def test_the_token_is_not_logged(made, caplog, capfd):

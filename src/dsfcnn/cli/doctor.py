@@ -13,6 +13,7 @@ import typer
 # What each extra is for, in a user's words.
 _PURPOSES = {
     "wsi": "whole slides and QuPath files",
+    "hdf5": "PCam as its owners distribute it",
     "dask": "many slides on several machines",
     "onnx": "export to ONNX",
     "tensorboard": "curves of a training in TensorBoard",

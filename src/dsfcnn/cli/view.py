@@ -16,6 +16,9 @@ def view(
         str | None, typer.Option(help="Let other machines see the results at this address; a token is then part of the address.")
     ] = None,
     token: Annotated[bool, typer.Option("--token", help="Ask for a token here too, on a machine that others use.")] = False,
+    fetch: Annotated[
+        bool, typer.Option("--fetch", help="First get OpenSeadragon, which the page needs, from PyPI, unless it is there: once, with pip.")
+    ] = False,
     max_pixels: Annotated[int, typer.Option(min=1, help="Refuse larger plain images.")] = 150_000_000,
 ) -> None:
     """Show results and slides in the browser, at an address of this machine only."""
@@ -27,6 +30,11 @@ def view(
         if (error.name or "").split(".")[0] not in ("anyio", "fastapi", "h11", "starlette", "uvicorn"):
             raise
         raise UsageError("the viewer needs FastAPI and uvicorn; get them with: pip install 'dsfcnn[viewer]'") from error
+
+    if fetch:
+        from dsfcnn.viewer import openseadragon
+
+        openseadragon.fetch()
 
     def tell(address: str) -> None:
         print(f"{address}\nstop with Ctrl+C", flush=True)

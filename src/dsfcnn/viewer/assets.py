@@ -3,8 +3,8 @@
 from importlib import resources
 
 from dsfcnn.errors import UsageError
+from dsfcnn.viewer import openseadragon
 
-OPENSEADRAGON = "openseadragon.min.js"
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
@@ -21,5 +21,5 @@ def page_files() -> dict[str, tuple[str, bytes]]:
 
 
 def expect_openseadragon(files: dict[str, tuple[str, bytes]]) -> None:
-    if OPENSEADRAGON not in files:
-        raise UsageError("OpenSeadragon is not part of this installation; run 'make viewer' in the source folder, which needs npm")
+    if openseadragon.NAME not in files:
+        raise UsageError("OpenSeadragon, which the page needs, is missing; get it once from PyPI: dsfcnn view OUT --fetch")

@@ -5,6 +5,7 @@ itself when they are larger still.
 """
 
 import io
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from dsfcnn.viewer.objects import Objects
 from dsfcnn.viewer.pyramid import Square
 
 _FEW = 4  # pixels a side up to which an object is a box
+_AT_ONCE = 200_000  # boxes: arrays of 1.6 MB; more would stay in the process's memory, in every thread that draws
 _FILL = 110  # of 255: how much of the tissue a polygon hides inside its outline
 _FINER = 2  # polygons are drawn so many times larger and averaged
 
@@ -62,16 +64,24 @@ def draw_objects(objects: Objects, square: Square) -> NDArray[np.uint8]:
 
 def _draw_boxes(objects: Objects, numbers: NDArray[np.intp], square: Square) -> NDArray[np.uint8]:
     """How much of every pixel is covered, in the mean colour of what covers it."""
+    cover, mixed = np.zeros(square.height * square.width), np.zeros((3, square.height * square.width))
+    for start in range(0, len(numbers), _AT_ONCE):
+        _add_boxes(objects, numbers[start : start + _AT_ONCE], square, cover, mixed)
+    rgb = mixed / np.maximum(cover, 1e-9)
+    return np.concatenate([rgb, np.minimum(cover, 1)[None] * 255]).T.reshape(square.height, square.width, 4).round().astype(np.uint8)
+
+
+def _add_boxes(objects: Objects, numbers: NDArray[np.intp], square: Square, cover: NDArray[np.float64], mixed: NDArray[np.float64]) -> None:
+    """Add what each box covers of the pixels that it meets, the first, second, ... one down and across in turn."""
     colours = np.array([colour for _, colour in objects.classes], np.float64).reshape(-1, 3)[objects.kinds[numbers]]
     left, top, width, height = objects.boxes[numbers].astype(np.float64).T
     density = np.minimum(objects.areas[numbers] / np.maximum(width * height, 1e-9), 1.0)
     x0, y0 = (left - square.left) / square.scale, (top - square.top) / square.scale
     x1, y1 = x0 + width / square.scale, y0 + height / square.scale
     column, row = np.floor(x0).astype(int), np.floor(y0).astype(int)
-    cover, mixed = np.zeros(square.height * square.width), np.zeros((3, square.height * square.width))
-    for down in range(_FEW + 1):
+    for down in range(math.ceil((y1 - row).max())):
         tall = np.clip(np.minimum(y1, row + down + 1) - np.maximum(y0, row + down), 0, 1)
-        for across in range(_FEW + 1):
+        for across in range(math.ceil((x1 - column).max())):
             wide = np.clip(np.minimum(x1, column + across + 1) - np.maximum(x0, column + across), 0, 1)
             share = tall * wide * density
             y, x = row + down, column + across
@@ -80,8 +90,6 @@ def _draw_boxes(objects: Objects, numbers: NDArray[np.intp], square: Square) -> 
             cover += np.bincount(place, share[inside], cover.size)
             for channel in range(3):
                 mixed[channel] += np.bincount(place, (share * colours[:, channel])[inside], cover.size)
-    rgb = mixed / np.maximum(cover, 1e-9)
-    return np.concatenate([rgb, np.minimum(cover, 1)[None] * 255]).T.reshape(square.height, square.width, 4).round().astype(np.uint8)
 
 
 def _draw_polygons(objects: Objects, numbers: NDArray[np.intp], square: Square) -> Image.Image:

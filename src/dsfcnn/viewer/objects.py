@@ -6,7 +6,7 @@ Corners are kept as two 16-bit numbers, their place within the object's box: a s
 
 import struct
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -127,35 +127,53 @@ def read_objects(path: Path, offset: tuple[float, float] = (0, 0), tick: Callabl
         offset: what the file's coordinates lack to level-0 pixels (the slide's bounds).
         tick: told how many have been read; may raise to stop.
     """
-    batch = _Batch(offset)
-    parts: list[tuple[NDArray[Any], ...]] = []
+    batch, columns = _Batch(offset), _Columns()
+    values: list[NDArray[np.float32]] = []
     done = 0
     try:
         for feature in read_geojson(path):
             batch.add(feature)
             if batch.count == _BATCH:
-                parts.append(batch.take())
+                values.append(columns.add(*batch.take()))
                 done += _BATCH
                 tick(done)
-        parts.append(batch.take())
+        values.append(columns.add(*batch.take()))
     except (KeyError, TypeError, IndexError, AttributeError, ValueError, OverflowError) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{shown(path)}: a feature that is no polygon in pixels; write or export it again") from error
-    boxes, areas, rings, corners, places, kinds, ids, values = (np.concatenate(column) for column in zip(*_same_width(parts)))
-    return Objects(boxes, areas, _starts(rings), _starts(corners), places, kinds, ids, values, tuple(batch.names), tuple(batch.classes))
+    boxes, areas, rings, corners, places, kinds, ids = columns.arrays()
+    measured = np.concatenate([_widened(part, len(batch.names)) for part in values])
+    return Objects(boxes, areas, _starts(rings), _starts(corners), places, kinds, ids, measured, tuple(batch.names), tuple(batch.classes))
 
 
 def _starts(counts: NDArray[np.int64]) -> NDArray[np.uint32]:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32)
 
 
-def _same_width(parts: list[tuple[NDArray[Any], ...]]) -> Iterator[tuple[NDArray[Any], ...]]:
-    """The batches; measurements that came up later are NaN before."""
-    widest = max(part[-1].shape[1] for part in parts)
-    for part in parts:
-        missing = widest - part[-1].shape[1]
-        yield (*part[:-1], np.pad(part[-1], ((0, 0), (0, missing)), constant_values=np.nan))
+def _widened(values: NDArray[np.float32], width: int) -> NDArray[np.float32]:
+    """Measurements that came up later are NaN before."""
+    return np.pad(values, ((0, 0), (0, width - values.shape[1])), constant_values=np.nan)
+
+
+class _Columns:
+    """Batches one after the other, every column in one growing piece of memory: many small arrays would leave gaps when they are freed."""
+
+    def __init__(self) -> None:
+        self._kinds: list[tuple[np.dtype[Any], tuple[int, ...]]] = []
+        self._bytes: list[bytearray] = []
+
+    def add(self, *arrays: NDArray[Any]) -> NDArray[Any]:
+        """The last of the arrays, which may become wider from batch to batch, is given back."""
+        if not self._kinds:
+            self._kinds = [(array.dtype, array.shape[1:]) for array in arrays[:-1]]
+            self._bytes = [bytearray() for _ in self._kinds]
+        for whole, part in zip(self._bytes, arrays):
+            whole += part.tobytes()
+        return arrays[-1]
+
+    def arrays(self) -> list[NDArray[Any]]:
+        return [np.frombuffer(whole, kind).reshape(-1, *shape) for whole, (kind, shape) in zip(self._bytes, self._kinds)]
 
 
 class _Batch:

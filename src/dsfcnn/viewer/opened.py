@@ -11,8 +11,10 @@ import numpy as np
 
 from dsfcnn.errors import DataError, DsfcnnError, MissingInputError
 from dsfcnn.inference.measure import AREA
+from dsfcnn.inference.state import sha256
 from dsfcnn.slides import open_slide, read_image
 from dsfcnn.slides.source import shown
+from dsfcnn.viewer import kept
 from dsfcnn.viewer.drawing import draw_objects, heat_colours, jpeg, png, tissue_colours
 from dsfcnn.viewer.folder import Result
 from dsfcnn.viewer.heat import HeatMap
@@ -46,6 +48,7 @@ class Opened:
         self.messages: dict[str, str] = {}  # by part
         self.read = 0  # objects so far
         self._closed = False
+        self._place: Path | None = None  # of the slide
         self._parts: list[tuple[str, Callable[[], None]]] = [
             ("slide", lambda: self._open_slide(originals, max_pixels)),
             ("heat", self._open_heats),
@@ -72,8 +75,6 @@ class Opened:
         """Only names of files: a path may tell more than results should."""
         message = str(error).replace(shown(self.result.folder), shown(self.result.name))
         return message if self._place is None else message.replace(shown(self._place), shown(self._place.name))
-
-    _place: Path | None = None  # of the slide
 
     def _open_slide(self, originals: Originals, max_pixels: int) -> None:
         settings = self.record.settings
@@ -106,9 +107,21 @@ class Opened:
         path = self.result.file(f"{task}.geojson.gz", f"{task}.geojson")
         if path is None:
             raise MissingInputError("there is no file of objects in this folder; run 'dsfcnn predict' again")
-        objects = read_objects(path, self.record.input.bounds, self._tick)
+        objects = self._objects(path)
         _ = objects.index  # made now, not when the first square is asked for
         self.objects = objects
+
+    def _objects(self, path: Path) -> Objects:
+        """From the GeoJSON file; many from what was kept of it, or kept for the next time."""
+        bounds = self.record.input.bounds
+        if self.record.counts.objects < kept.FEWEST:
+            return read_objects(path, bounds, self._tick)
+        source = sha256(path)
+        found = kept.load_kept(self.result.folder, source, bounds)
+        if found is None:
+            found = read_objects(path, bounds, self._tick)
+            kept.keep(self.result.folder, source, bounds, found)
+        return found
 
     def _tick(self, done: int) -> None:
         self.read = done

@@ -37,7 +37,7 @@ export class LayerControls {
     row?.box.click();
   }
 
-  // Make the first heat map that is shown stronger or weaker.
+  // Show the first heat map, stronger or weaker.
   strengthen(by) {
     for (const [name, { slider }] of this.rows) {
       if (!name.startsWith("heat")) continue;

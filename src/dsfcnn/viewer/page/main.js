@@ -47,7 +47,7 @@ function openNamed() {
   const name = decodeName(location.hash.slice(1));
   const entry = name ? entries.find((one) => one.name === name) : entries[0];
   if (entry) show(entry);
-  else if (name) refuse(`There is no result called “${name}” in this folder; choose one on the right.`);
+  else if (name) refuse(`There is no result called “${name}” in this folder; choose one of the list.`);
   else byId("welcome").hidden = false;
 }
 

@@ -20,7 +20,9 @@ export class StudyView {
 
   async show(key) {
     this.stop();
+    this.key = key;
     const study = await get(`/api/studies/${key}`);
+    if (this.key !== key) return; // another one was chosen meanwhile
     this.study = study;
     this.pictures = []; // { canvas, row, strip, probabilities, bars }
     this.slider.max = study.angles.length - 1;
@@ -42,8 +44,9 @@ export class StudyView {
       controls,
       make("div", { className: "models" }, input, ...models),
     );
-    await Promise.all(this.pictures.filter((one) => one.row !== null).map(async (one) => (one.strip = await load(`/api/studies/${key}/strips/${one.row}`))));
-    this.draw();
+    const drawn = this.pictures.filter((one) => one.row !== null);
+    await Promise.all(drawn.map(async (one) => (one.strip = await load(`/api/studies/${key}/strips/${one.row}`))));
+    if (this.key === key) this.draw();
   }
 
   #column({ name, weights, passes, maps }) {
