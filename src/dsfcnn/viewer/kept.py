@@ -1,7 +1,7 @@
 """Objects kept in a file beside the result, so that a large result opens at once the next time.
 
-A million nuclei take about a minute of a processor to read from GeoJSON, and 2 s from this file. It holds the hash of the GeoJSON file that it was
-made from, and is made again when that is another one. A folder that cannot be written to goes without.
+A million nuclei take about a minute of a processor to read from GeoJSON, and 2 s from this file. It holds the hash of the GeoJSON file
+that it was made from, and is made again when that is another one. A folder that cannot be written to goes without.
 """
 
 import json
