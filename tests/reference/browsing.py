@@ -78,7 +78,7 @@ def chromium():
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    driver.set_script_timeout(300)
+    driver.set_script_timeout(600)
     try:
         yield driver
     finally:

@@ -1,7 +1,7 @@
 """Objects kept in a file beside the result, so that a large result opens at once the next time.
 
-A million nuclei take about 45 s to read from GeoJSON and less than 1 s from this file. It holds the hash of the GeoJSON file that it was
-made from, and is made again when that is another one. A folder that cannot be written to goes without.
+A million nuclei take about a minute of a processor to read from GeoJSON, and 2 s from this file. It holds the hash of the GeoJSON file
+that it was made from, and is made again when that is another one. A folder that cannot be written to goes without.
 """
 
 import json
@@ -15,7 +15,7 @@ from dsfcnn.files import atomic_write
 from dsfcnn.slides.source import open_file
 from dsfcnn.viewer.objects import Objects
 
-FEWEST = 50_000  # objects worth a file; fewer are read in about 2 s
+FEWEST = 50_000  # objects worth a file; fewer are read in about 3 s
 _NAME = ".objects.npz"
 _VERSION = 1  # of the arrays' meaning
 

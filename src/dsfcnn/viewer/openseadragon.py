@@ -10,7 +10,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from dsfcnn.errors import MissingInputError, OutputError
+from dsfcnn.errors import DsfcnnError, MissingInputError, OutputError
 from dsfcnn.files import atomic_write
 
 NAME = "openseadragon.js"
@@ -30,7 +30,9 @@ def fetch() -> Path:
         VENDOR.mkdir(exist_ok=True)
         with atomic_write(path) as stream:
             stream.write(content)
-    except PermissionError as error:
+    except OSError as error:
+        if isinstance(error, DsfcnnError):
+            raise
         raise OutputError(f"{VENDOR}: not writable; fetch OpenSeadragon as the user who installed dsfcnn") from error
     return path
 
