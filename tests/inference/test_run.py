@@ -223,7 +223,7 @@ def test_numbers_that_are_not_finite_are_no_answer(model, tmp_path, monkeypatch)
     write_tissue(tmp_path / "a.png", shape=(60, 50))
     network = model["model"].network
     logits = network.logits
-    monkeypatch.setattr(network, "logits", lambda batch: {head: values * np.nan for head, values in logits(batch).items()})
+    monkeypatch.setattr(network, "logits", lambda *given: {head: values * np.nan for head, values in logits(*given).items()})
     failed = run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN)
     assert "not finite" in str(failed["a"])
     assert not (tmp_path / "out" / "a").exists()
