@@ -15,7 +15,7 @@ from dsfcnn.data.augment import mirrored
 
 _ONE = 1 << 13  # one pixel, and the sum of the four weights
 _FIELD = 21  # bits a channel
-_AROUND = 0.35  # pixels from the middle to the places that vote; of several tried the best at every angle (benchmarks/turning.py)
+_AROUND = 0.35  # pixels from the middle to the places that vote; as good as nine places in a trial on four images at 39, 45 and 51 degrees
 
 
 @dataclass(frozen=True)
