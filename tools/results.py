@@ -16,27 +16,37 @@ import yaml
 from dsfcnn.models import read_config, shipped
 
 DOCS = Path(__file__).parents[1] / "docs"
-# Settings that differ from row to row, or say nothing about the result.
-LEFT_OUT = {"model", "group", "options", "data", "cache", "seed", "workers", "checkpoint_every", "licence", "init"}
+# Settings that say nothing about the result.
+LEFT_OUT = {"data", "cache", "seed", "workers", "checkpoint_every", "licence", "init"}
 ABOUT = {
     "nuclei": "Nuclei, Kumar et al. The paper tests on 14 images, of which these 8 are those of the same organs.",
     "rotmnist": "Digits, rotated MNIST, regenerated: other draws and turns than the paper's.",
     "pcam": "Tumour patches, a subset of PatchCamelyon with a split of its own: the paper's figures mean nothing beside these.",
+    "efficiency": "Fewer images, rotated MNIST, regenerated: what the paper claims and does not measure.",
     "glands": "Glands, GlaS. The paper has none of it; it stands in for CRAG.",
+}
+PICTURES = {
+    "orientations": "test score against orientations",
+    "images": "test score against training images",
+    "convergence": "validation score against steps",
 }
 
 
 def study(folder: Path) -> str:
     runs = sorted(path for path in (folder / "runs").iterdir() if (path / "test.json").exists())
-    config = yaml.safe_load((runs[0] / "config.yaml").read_text())
+    config, *others = [yaml.safe_load((run / "config.yaml").read_text()) for run in runs]
+    shared = {key: value for key, value in config.items() if key not in LEFT_OUT and all(other[key] == value for other in others)}
+    if shared["augment"] == {}:
+        shared["augment"] = "as the paper"
     test = json.loads((runs[0] / "test.json").read_text())
     command = (runs[0] / "best" / "README.md").read_text().partition("## Training\n\n    ")[2].partition("\n")[0]
     name = next(key for key in ABOUT if key in command.split())
-    settings = ", ".join(f"{key} {value}" for key, value in config.items() if key not in LEFT_OUT and value not in (None, {}, False))
+    settings = ", ".join(f"{key} {value}" for key, value in shared.items() if value not in (None, {}, False))
     pictures = []
-    for picture, text in (("groups", "test score against orientations"), ("convergence", "validation score against steps")):
-        shutil.copyfile(folder / f"{picture}.png", DOCS / "images" / f"study-{name}-{picture}.png")
-        pictures.append(f"![{text}](images/study-{name}-{picture}.png)")
+    for picture, text in PICTURES.items():
+        if (folder / f"{picture}.png").exists():
+            shutil.copyfile(folder / f"{picture}.png", DOCS / "images" / f"study-{name}-{picture}.png")
+            pictures.append(f"![{text}](images/study-{name}-{picture}.png)")
     return (
         f"## {ABOUT[name]}\n\n"
         f"    {command}\n\n"

@@ -4,10 +4,12 @@ import json
 import re
 
 import pytest
+import yaml
 
 from dsfcnn.errors import Interrupted, UsageError
 from dsfcnn.models import names
-from dsfcnn.study.comparison import STUDIES, configuration, run_study
+from dsfcnn.study.comparison import configuration, run_study
+from dsfcnn.study.plans import STUDIES
 from dsfcnn.tasks.metrics.auc import auc
 
 TINY = {
@@ -58,7 +60,7 @@ def test_the_table_has_what_was_measured_and_what_the_paper_says(finished):
     assert "0.82" in row
     assert test["split"] == "test"
     assert test["scores"]["error"] == pytest.approx(100 * (1 - test["scores"]["accuracy"]))
-    assert {path.name for path in out.iterdir()} >= {"table.md", "table.csv", "groups.png", "convergence.png", "runs"}
+    assert {path.name for path in out.iterdir()} >= {"table.md", "table.csv", "orientations.png", "convergence.png", "runs"}
 
 
 def test_rows_of_tumour_stand_beside_the_first_on_the_same_images(tmp_path):
@@ -77,6 +79,19 @@ def test_rows_of_tumour_stand_beside_the_first_on_the_same_images(tmp_path):
     assert value == pytest.approx(auc(tests[0]["label"], tests[1]["p_tumour"]) - auc(tests[0]["label"], tests[0]["p_tumour"]), abs=1e-4)
 
 
+def test_rows_of_fewer_images_are_trained_on_so_many(tmp_path):
+    changes = {key: value for key, value in TINY.items() if key != "images"}
+    rows = [f"{network}, {images} images" for network in ("CNN", "steerable C8") for images in ("500", "2,000")]
+    run_study(STUDIES["efficiency"], None, tmp_path, changes=changes, rows=rows, tell=lambda line: None)
+    assert re.findall(r"\| ([^|]* images) \|", (tmp_path / "table.md").read_text()) == rows
+    for images in (500, 2000):
+        settings = yaml.safe_load((tmp_path / "runs" / f"cnn-digits-{images}images-seed0" / "config.yaml").read_text())
+        assert settings["images"] == images
+        assert settings["final_fit"]
+    assert (tmp_path / "images.png").exists()
+    assert not (tmp_path / "convergence.png").exists(), "a final fit has no validation"
+
+
 def test_an_unknown_row_is_refused(tmp_path):
     with pytest.raises(UsageError, match="steerable C8"):
         run_study(STUDIES["rotmnist"], None, tmp_path, rows=["steerable C9"])
@@ -84,12 +99,12 @@ def test_an_unknown_row_is_refused(tmp_path):
 
 @pytest.mark.parametrize("name", STUDIES)
 @pytest.mark.parametrize("budget", ["small", "paper"])
-def test_every_row_has_a_valid_configuration_that_differs_by_its_network_only(name, budget, tmp_path):
+def test_every_row_has_a_valid_configuration_that_differs_by_its_network_or_images_only(name, budget, tmp_path):
     study = STUDIES[name]
     seen = set()
     for row in study.rows:
         config = configuration(study, row, budget, 0, tmp_path, tmp_path, {}).model_dump()
         assert config["model"] in names()
-        seen.add(json.dumps({key: value for key, value in config.items() if key not in ("model", "group", "options")}))
+        seen.add(json.dumps({key: value for key, value in config.items() if key not in ("model", "group", "options", "images")}))
     assert len(seen) == 1
     assert len({row.folder for row in study.rows}) == len(study.rows)

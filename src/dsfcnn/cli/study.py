@@ -7,7 +7,7 @@ import typer
 
 
 def study(
-    name: Annotated[str, typer.Argument(help="rotmnist, pcam, glands or nuclei.")],
+    name: Annotated[str, typer.Argument(help="rotmnist, pcam, glands, nuclei, or efficiency: fewer training images.")],
     changes: Annotated[list[str] | None, typer.Argument(help="key=value changes of the settings of all rows.")] = None,
     data: Annotated[Path, typer.Option(help="Folder of the data set.")] = ...,  # type: ignore[assignment]
     out: Annotated[Path, typer.Option(help="Folder of the study; what is finished there is not done again.")] = ...,  # type: ignore[assignment]
@@ -26,7 +26,8 @@ def study(
     from dsfcnn.files import claim_outputs
     from dsfcnn.kernels import set_backend
     from dsfcnn.kernels.memory import keep_memory
-    from dsfcnn.study.comparison import STUDIES, run_study
+    from dsfcnn.study.comparison import run_study
+    from dsfcnn.study.plans import STUDIES
     from dsfcnn.training.config import parse
     from dsfcnn.training.state import State
 

@@ -69,7 +69,9 @@ class State:
                 return found if key is None else found[key]
             except FileNotFoundError:
                 continue
-            except (OSError, ValueError, KeyError, TypeError) as error:
+            except OSError as error:
+                raise OutputError(f"{path}: {error.strerror}; give another --out, or --id") from error
+            except (ValueError, KeyError, TypeError) as error:
                 raise OutputError(f"{path}: not the record of a run; give another --out, or --overwrite") from error
         if self.results.exists() and any(path.name != _FOLDER for path in self.results.iterdir()):
             raise OutputError(f"{self.results}: holds other files; give another --out")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any, Literal
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -20,160 +20,12 @@ from dsfcnn.errors import UsageError
 from dsfcnn.files import atomic_write
 from dsfcnn.models import count_parameters, load_model
 from dsfcnn.study.judge import Judged
+from dsfcnn.study.plans import Budget, Row, Study
 from dsfcnn.tasks.metrics.auc import auc_difference
 from dsfcnn.tasks.metrics.bootstrap import Estimate
 from dsfcnn.training.config import TrainConfig, check
 from dsfcnn.training.run import Run, headline
 from dsfcnn.training.state import State
-
-Budget = Literal["small", "paper"]
-
-
-@dataclass(frozen=True)
-class Row:
-    """A network of a table, and what the paper reports for it, by metric."""
-
-    label: str
-    model: str
-    group: str | None = None
-    options: tuple[tuple[str, Any], ...] = ()
-    paper: tuple[tuple[str, float], ...] = ()
-
-    @property
-    def folder(self) -> str:
-        return "-".join([self.model, *([self.group] if self.group else []), *(f"{key}{value}" for key, value in self.options)])
-
-
-@dataclass(frozen=True)
-class Study:
-    """A table: its rows, the settings that all share, and the split and metrics of the report."""
-
-    name: str
-    rows: tuple[Row, ...]
-    metrics: tuple[str, ...]  # reported; the first is plotted
-    test_split: str
-    shared: dict[str, Any]
-    small: dict[str, Any]
-    paper: dict[str, Any]
-    beside_paper: str  # what the paper's column is called, or empty where its data is not at hand
-
-
-def _family(task: str, rows: list[tuple[str, str, str | None, dict[str, Any], dict[str, float]]]) -> tuple[Row, ...]:
-    return tuple(
-        Row(label, f"{family}-{task}", group, tuple(options.items()), tuple(paper.items())) for label, family, group, options, paper in rows
-    )
-
-
-_DIGITS = _family(
-    "digits",
-    [
-        ("CNN", "cnn", None, {}, {"error": 2.001}),
-        ("H-Net 1", "hnet", None, {"max_frequency": 1}, {"error": 1.371}),
-        ("H-Net 2", "hnet", None, {"max_frequency": 2}, {"error": 1.352}),
-        ("G-CNN C4", "gcnn", "C4", {}, {"error": 0.976}),
-        ("G-CNN C8", "gcnn", "C8", {}, {"error": 0.962}),
-        ("G-CNN C12", "gcnn", "C12", {}, {"error": 0.940}),
-        ("VF-CNN C8", "vfcnn", "C8", {}, {"error": 1.202}),
-        ("VF-CNN C12", "vfcnn", "C12", {}, {"error": 1.172}),
-        ("steerable C8", "steerable", "C8", {}, {"error": 0.820}),
-        ("steerable C12", "steerable", "C12", {}, {"error": 0.809}),
-    ],
-)
-_TUMOUR = _family(
-    "tumour",
-    [
-        ("CNN", "cnn", None, {}, {}),
-        ("G-CNN C8", "gcnn", "C8", {}, {}),
-        ("steerable C8", "steerable", "C8", {}, {}),
-        ("DSF-CNN C8", "dsf", "C8", {}, {}),
-    ],
-)
-_GLANDS = _family(
-    "glands",
-    [
-        ("CNN", "cnn", None, {}, {}),
-        ("G-CNN C8", "gcnn", "C8", {}, {}),
-        ("steerable C8", "steerable", "C8", {}, {}),
-        ("DSF-CNN C8", "dsf", "C8", {}, {}),
-    ],
-)
-_NUCLEI = _family(
-    "nuclei",
-    [
-        ("CNN", "cnn", None, {}, {"pq": 0.447, "binary_dice": 0.767}),
-        ("steerable C4", "steerable", "C4", {}, {"pq": 0.542, "binary_dice": 0.809}),
-        ("steerable C8", "steerable", "C8", {}, {"pq": 0.543, "binary_dice": 0.818}),
-    ],
-)
-_ONE_CYCLE = {"optimiser": "adamw", "schedule": "one-cycle", "warm_up": 0.2, "clip": 5.0, "average": 0.99, "weight_decay": 1e-4}
-
-# Small budgets are guesses at what two cores train in an hour or two; the paper's follow configs/paper-*.yaml.
-STUDIES = {
-    study.name: study
-    for study in (
-        Study(
-            "rotmnist",
-            _DIGITS,
-            ("error", "accuracy"),
-            "test",
-            {"task": "digits", "format": "rotmnist", "valid_split": "valid", "crop": 28, "batch": 64, "select": "accuracy"},
-            {**_ONE_CYCLE, "width": 0.35, "steps": 600, "learning_rate": 0.005, "validate_every": 300, "images": 2000},
-            {"steps": 9400, "milestones": {4700: 1e-4, 7520: 1e-5}, "validate_every": 940},
-            "paper, on the official data",
-        ),
-        Study(
-            "pcam",
-            _TUMOUR,
-            ("auc", "accuracy"),
-            "test",
-            {"task": "tumour", "format": "pcam", "valid_split": "valid", "crop": 96, "batch": 32, "select": "auc"},
-            {**_ONE_CYCLE, "width": 0.35, "steps": 300, "learning_rate": 0.003, "validate_every": 100},
-            {"steps": 409600, "milestones": {122880: 1e-4, 327680: 2e-5}, "validate_every": 8192},
-            "",
-        ),
-        Study(
-            "glands",
-            _GLANDS,
-            ("object_dice", "object_f1", "object_hausdorff"),
-            "testA",
-            {"task": "glands", "format": "glas", "held_out": 15, "select": "object_dice"},
-            {
-                **_ONE_CYCLE,
-                "width": 0.35,
-                "steps": 300,
-                "learning_rate": 0.003,
-                "validate_every": 100,
-                "mpp": 1.24,
-                "crop": 192,
-                "batch": 4,
-                "per_epoch": 140,
-            },
-            {"steps": 151000, "milestones": {32400: 1e-4, 108000: 5e-5}, "validate_every": 10800, "crop": 448, "batch": 8, "mpp": 0.5},
-            "",
-        ),
-        Study(
-            "nuclei",
-            _NUCLEI,
-            ("pq", "binary_dice"),
-            "test_same",
-            {"task": "nuclei", "format": "kumar", "held_out": 3, "select": "pq"},
-            {
-                **_ONE_CYCLE,
-                "width": 0.35,
-                "steps": 300,
-                "learning_rate": 0.003,
-                "validate_every": 100,
-                "mpp": 0.5,
-                "crop": 160,
-                "batch": 6,
-                "per_epoch": 130,
-                "decode": {"marker_threshold": 0.5},
-            },
-            {"steps": 9200, "milestones": {1970: 1e-4, 3940: 5e-5}, "validate_every": 656, "crop": 256, "batch": 8, "per_epoch": 1050},
-            "paper, on 14 test images",
-        ),
-    )
-}
 
 
 def configuration(study: Study, row: Row, budget: Budget, seed: int, data: Path, cache: Path, changes: dict[str, Any]) -> TrainConfig:
@@ -185,8 +37,9 @@ def configuration(study: Study, row: Row, budget: Budget, seed: int, data: Path,
         "group": row.group,
         "options": dict(row.options),
         "data": str(data),
-        "cache": str(cache) if study.name == "rotmnist" else None,
+        "cache": str(cache) if study.shared["format"] == "rotmnist" else None,
         "seed": seed,
+        **({} if row.images is None else {"images": row.images}),
         **changes,
     }
     return check(settings, study.name)
@@ -300,8 +153,11 @@ def write_table(study: Study, rows: list[Row], out: Path, budget: str) -> None:
     csv.writer(text, lineterminator="\n").writerows([header, *cells])
     with atomic_write(out / "table.csv") as stream:
         stream.write(text.getvalue().encode())
-    for name, figure in (("groups.png", _plot_groups(study, found)), ("convergence.png", _plot_curves(found))):
-        with atomic_write(out / name) as stream:
+    figures: dict[str, Figure] = {study.against: _plot_scores(study, found)}
+    if any(line.curve[0] for line in found):
+        figures["convergence"] = _plot_curves(found)
+    for name, figure in figures.items():
+        with atomic_write(out / f"{name}.png") as stream:
             figure.savefig(stream, format="png", dpi=110, metadata={"Software": None})
 
 
@@ -309,17 +165,20 @@ def _spread(values: list[float]) -> str:
     return f"{mean(values):.4g}" if len(values) < 2 else f"{mean(values):.4g} ± {stdev(values):.2g}"
 
 
-def _plot_groups(study: Study, found: list[Line]) -> Figure:
-    """Score against the number of orientations, a line for each family."""
+def _plot_scores(study: Study, found: list[Line]) -> Figure:
+    """Score against the number of orientations or of training images, a line for each family."""
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     families: dict[str, list[tuple[int, float]]] = {}
     for line in found:
         orientations = int(line.row.group[1:]) if line.row.group else 1
-        families.setdefault(line.row.model.partition("-")[0], []).append((orientations, mean(line.scores[study.metrics[0]])))
+        place = line.row.images or orientations
+        families.setdefault(line.row.model.partition("-")[0], []).append((place, mean(line.scores[study.metrics[0]])))
     for family, points in families.items():
         axes.plot(*zip(*sorted(points)), marker="o", label=family)
-    axes.set(xlabel="orientations", ylabel=f"{study.metrics[0]} ({study.test_split})")
+    axes.set(xlabel=study.against, ylabel=f"{study.metrics[0]} ({study.test_split})")
+    if study.against == "images":
+        axes.set(xscale="log", yscale="log")
     axes.legend(fontsize=8)
     return figure
 
