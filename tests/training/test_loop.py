@@ -81,8 +81,6 @@ def test_the_moving_average_follows_the_weights():
             decay = min(0.5, (number + 1) / (number + 10))
             expected = decay * expected + (1 - decay) * weight
         torch.testing.assert_close(average, expected)
-    for statistic, now in zip(state.averaged.buffers(), state.model.buffers()):
-        assert statistic.equal(now)
     assert state.judged() is state.averaged
     assert not state.averaged.training
 

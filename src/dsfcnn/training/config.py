@@ -60,6 +60,7 @@ class TrainConfig(_Settings):
     warm_up: Share = 0.3  # "one-cycle": part of the steps in which the rate rises
     clip: Positive | None = None  # largest norm of the gradient
     average: Share = 0.0  # decay of the exponential moving average of the weights, e.g. 0.99; 0: none
+    statistics: Annotated[int, Field(gt=0)] = 20  # batches from which the batch norms of averaged weights learn before a validation
     class_weights: list[Positive] | None = None  # classification: factors on the classes' cross-entropy
     penalty: bool = True  # nuclei: weigh gaps between neighbours
     precision: Literal["float32", "bfloat16", "float64"] = "float32"

@@ -14,6 +14,7 @@ from dsfcnn.data import Crops, Dataset, Sample, load_batches
 from dsfcnn.errors import DataError, UsageError
 from dsfcnn.models import create, find_model, load_model
 from dsfcnn.tasks import Task, get
+from dsfcnn.training.averaging import follow
 from dsfcnn.training.config import TrainConfig
 from dsfcnn.training.distributed import Processes
 from dsfcnn.training.evaluation import to_tensor
@@ -99,7 +100,7 @@ def steps(state: State, config: TrainConfig, task: Task, feed: Iterator[Batch], 
         for group in state.optimiser.param_groups:
             group["lr"] = learning_rate(config, state.step)
         images, targets = tensors(batch, config)
-        with _precision(config):
+        with precision(config):
             loss = _loss(task, model(images), targets, config, processes)
         value = processes.mean(loss.item())
         _expect_finite(value, "loss", state, batch)
@@ -112,7 +113,7 @@ def steps(state: State, config: TrainConfig, task: Task, feed: Iterator[Batch], 
             nn.utils.clip_grads_with_norm_(state.model.parameters(), config.clip, norm)
         state.optimiser.step()
         if state.averaged is not None:
-            _average(state.averaged, state.model, config.average, state.step)
+            follow(state.averaged, state.model, config.average, state.step)
         state.step += 1
         state.losses.append(value)
         yield value
@@ -132,7 +133,7 @@ def tensors(batch: Batch, config: TrainConfig) -> tuple[Tensor, Any]:
     return images, torch.from_numpy(batch.targets)
 
 
-def _precision(config: TrainConfig) -> AbstractContextManager:
+def precision(config: TrainConfig) -> AbstractContextManager:
     return torch.autocast("cpu", torch.bfloat16) if config.precision == "bfloat16" else nullcontext()
 
 
@@ -142,13 +143,3 @@ def _loss(task: Task, outputs: Any, targets: Any, config: TrainConfig, processes
     weights = torch.tensor(config.class_weights, dtype=outputs.dtype)
     entropy = nn.functional.cross_entropy(outputs, targets, weights, reduction="sum")
     return entropy * processes.count / processes.sum(weights[targets].sum())  # the mean over processes is that of the whole batch
-
-
-@torch.no_grad()
-def _average(averaged: nn.Module, model: nn.Module, decay: float, step: int) -> None:
-    """Weights by a moving average, shorter in the beginning, when the first weights still mean nothing; statistics as they are."""
-    decay = min(decay, (step + 1) / (step + 10))
-    for weight, new in zip(averaged.parameters(), model.parameters()):
-        weight.lerp_(new, 1 - decay)
-    for statistic, now in zip(averaged.buffers(), model.buffers()):
-        statistic.copy_(now)

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 import yaml
+from torch import Tensor
 
 from dsfcnn import __version__
 from dsfcnn.data import Dataset
@@ -24,6 +25,7 @@ from dsfcnn.tasks import Task, get
 from dsfcnn.tasks.metrics.results import Results
 from dsfcnn.tasks.task import Segmentation, with_settings
 from dsfcnn.training import loop, report
+from dsfcnn.training.averaging import settle
 from dsfcnn.training.config import TrainConfig, check, parse
 from dsfcnn.training.distributed import Processes
 from dsfcnn.training.evaluation import evaluate
@@ -103,6 +105,7 @@ class Run:
             last = state.step == config.steps
             if state.losses and (last or state.step % config.validate_every == 0):
                 if processes.first:
+                    self._settle(state, images)
                     self._report(state, valid)
                 state.losses = []
                 processes.wait()
@@ -112,6 +115,21 @@ class Run:
                 return
             self._stop_if_asked()
             progress(state, next(steps))
+
+    def _settle(self, state: State, images: Dataset) -> None:
+        """Averaged weights get their statistics from batches that follow the last one of training: the same at every validation."""
+        if state.averaged is None or (self.config.final_fit and state.step < self.config.steps):
+            return
+        config = self.config.model_copy(update={"workers": 0})
+        following = range(config.steps, config.steps + config.statistics)
+
+        def tensors() -> Iterator[Tensor]:
+            for batch in loop.batches(config, images, self.mpp, following):
+                self._stop_if_asked(alone=True)
+                yield loop.tensors(batch, config)[0]
+
+        with loop.precision(config):
+            settle(state.averaged, tensors())
 
     def _report(self, state: State, valid: Dataset) -> None:
         rate = loop.learning_rate(self.config, state.step - 1)

@@ -1,0 +1,48 @@
+"""Averaged weights have batch norms that fit them."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from dsfcnn.models import create
+from dsfcnn.training.averaging import settle
+
+MODELS = [("cnn-tumour", {}), ("hnet-tumour", {}), ("vfcnn-tumour", {"group": "C8"}), ("dsf-tumour", {"group": "C4", "dropout": 0.5})]
+
+
+def statistics(model):
+    return {name: buffer for name, buffer in model.named_buffers() if name.endswith(("running_mean", "running_var", "mean_square"))}
+
+
+@pytest.mark.parametrize(("name", "options"), MODELS)
+def test_statistics_are_means_over_the_batches_whatever_they_were(name, options):
+    torch.manual_seed(0)
+    model = create(name, width=0.1, **options).double().eval()
+    twin = copy.deepcopy(model)
+    batches = [torch.rand(2, 3, 32, 32, dtype=torch.float64) for _ in range(3)]
+    for buffer in statistics(model).values():
+        buffer.fill_(7.0)
+    drawn = torch.get_rng_state()
+    settle(model, iter(batches))
+    assert torch.get_rng_state().equal(drawn), "dropout stays off"
+    assert not any(module.training for module in model.modules())
+    of_each = []
+    for images in batches:  # by batch norm's own momentum, one batch at a time
+        alone = copy.deepcopy(twin)
+        for module in alone.modules():
+            if hasattr(module, "momentum"):
+                module.train().momentum = 1.0
+        alone(images)
+        of_each.append(statistics(alone))
+    found = statistics(model)
+    assert found
+    for place, value in found.items():
+        torch.testing.assert_close(value, torch.stack([one[place] for one in of_each]).mean(0))
+
+
+def test_momentum_is_given_back():
+    model = nn.Sequential(nn.Conv2d(3, 2, 3), nn.BatchNorm2d(2, momentum=0.3)).eval()
+    settle(model, [torch.rand(1, 3, 8, 8)])
+    assert model[1].momentum == 0.3
