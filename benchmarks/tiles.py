@@ -2,15 +2,13 @@
 
     python benchmarks/tiles.py [--model FOLDER] [--images FILE ... --mpp 0.25] [--task nuclei|glands] [--minutes 3] [--keep FOLDER]
 
-Without --model a small network learns drawn tissue first. The margin is measured on drawn images, and the image is 1500 x 1500 drawn pixels
-unless real ones are given, which are read at the model's resolution (1500 pixels a side at most). An object is doubled if two of
-the tiled result lie on it, each on a tenth of it or more; it is cut if none of them agrees with nine tenths of it. Exits with 1 if
-PQ is below 0.995, a probability is off by 1e-3, or any object is doubled or cut.
+Without --model a small network learns drawn tissue first, and its margin is measured on drawn images; a model folder has a margin of its
+own. The image is 1500 x 1500 drawn pixels unless real ones are given, which are read at the model's resolution (1500 pixels a side at
+most). An object is doubled if two of the tiled result lie on it, each on a tenth of it or more; it is cut if none of them agrees with
+nine tenths of it. Exits with 1 if PQ is below 0.995, a probability is off by 1e-3, or any object is doubled or cut.
 """
 
 import argparse
-import json
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -99,7 +97,7 @@ def main():
     options.add_argument("--task", choices=("nuclei", "glands"), default="nuclei")
     options.add_argument("--minutes", type=float, default=3.0)
     options.add_argument("--model", type=Path, help="A model folder to use instead of training one.")
-    options.add_argument("--keep", type=Path, help="Save the network with its margin as a model folder here.")
+    options.add_argument("--keep", type=Path, help="Save the network that was trained, with its margin, as a model folder here.")
     options.add_argument("--images", type=Path, nargs="+", default=[], help="Real images or slides.")
     options.add_argument("--mpp", type=float, help="Microns per pixel of these, where they do not say.")
     chosen = options.parse_args()
@@ -109,13 +107,12 @@ def main():
     task = dsfcnn.tasks.get(config["task"])
     model = dsfcnn.load_model(chosen.model) if chosen.model else train(task, chosen.minutes)
     network, mpp = TorchNetwork(model), config["mpp"] or task.mpp
-    images = [as_slide(sample.image, sample.mpp) for sample in Drawn(task.name, "valid", count=3, size=round(1024 * mpp / task.mpp))]
-    margin = measure_margin(network, [image.read(0, 0, 1024, 1024, mpp, mirror=True) for image in images])
+    margin = config.get("tile_margin")
+    if margin is None:
+        images = [as_slide(sample.image, sample.mpp) for sample in Drawn(task.name, "valid", count=3, size=round(1024 * mpp / task.mpp))]
+        margin = measure_margin(network, [image.read(0, 0, 1024, 1024, mpp, mirror=True) for image in images])
     print(f"margin: {margin} pixels", flush=True)
-    if chosen.keep and chosen.model:
-        shutil.copytree(chosen.model, chosen.keep, dirs_exist_ok=True)
-        (chosen.keep / "config.json").write_text(json.dumps({**config, "tile_margin": margin}, indent=2) + "\n")
-    elif chosen.keep:
+    if chosen.keep:
         dsfcnn.save_model(model, chosen.keep, mpp=mpp, tile_margin=margin, overwrite=True)
     predictor = Predictor(network, {**config, "tile_margin": margin})
     failed = False

@@ -58,7 +58,7 @@ def train(
         if isinstance(run.task, Segmentation):
             learned, valid = open_images(settings, run.mpp)
             seen = valid if len(valid) else learned
-            note_margin(out / "best", (rescale(seen[number], run.mpp).image for number in range(min(3, len(seen)))))
+            note_margin(out / "best", (rescale(seen[number], run.mpp).image for number in range(0, len(seen), -(-len(seen) // 8))))
         print(f"best model: {out / 'best'}")
 
 
