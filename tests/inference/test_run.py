@@ -274,6 +274,11 @@ def test_a_mask_says_where_to_look(model, tmp_path, refused):
     labels = tifffile.imread(tmp_path / "out/s/instances.tif")
     assert labels[:, :128].max() > 0
     assert labels[:, 384:].max() == 0
+    run.predict([tmp_path / "s.tif"], "m", tmp_path / "all", PLAIN)
+    # The mask ends at pixel 96; 16 um further, at 160, objects end too, although the tile goes on.
+    kept, found = ([float(row["x"]) for row in table(tmp_path / name / "s/measurements.csv")] for name in ("out", "all"))
+    assert sorted(kept) == sorted(x for x in found if x < 160)
+    assert any(160 <= x < 256 for x in found)
     Image.fromarray(mask[:, :9]).save(tmp_path / "mask.png")
     failed = run.predict([tmp_path / "s.tif"], "m", tmp_path / "other", Options(workers=0, tile=128, mask=tmp_path / "mask.png"))
     assert "same proportions" in str(failed["s"])

@@ -125,7 +125,7 @@ class Job:
         seconds = time.perf_counter() - began
         if tissue is not None:
             write_mask(self.results / "tissue_mask.png", tissue.mask, tissue.unreadable)
-        counts = self._write(slide, grid, tiles, area, places, progress)
+        counts = self._write(slide, grid, tiles, _centres(tissue, area), places, progress)
         looked_at = sum(grid.core(tile).area for tile in tiles) * (grid.mpp / 1000) ** 2
         tissue_mm2 = round(looked_at if tissue is None else tissue.area, 6)
         return {**counts, "tiles": len(tiles), "unreadable_tiles": broken, "tissue_mm2": tissue_mm2}, seconds
@@ -257,7 +257,13 @@ class Job:
         return pixels / max(1, sum(grid.core(tile).area for tile in tiles)), broken, places
 
     def _write(
-        self, slide: Slide, grid: Grid, tiles: list[Tile], area: Area | None, damaged: list[Rectangle], progress: Progress
+        self,
+        slide: Slide,
+        grid: Grid,
+        tiles: list[Tile],
+        keep: Callable[[float, float], bool],
+        damaged: list[Rectangle],
+        progress: Progress,
     ) -> dict[str, int]:
         task, config = self.predictor.task, self.predictor.config
         slide_id = self.source.name
@@ -272,7 +278,7 @@ class Job:
 
         with telling_full_disk(self.results), tempfile.TemporaryFile(dir=self.state.folder) as stream:
             spool = Spool(stream)
-            for instance in measured(self.state, tiles, pixels, area, one_more):
+            for instance in measured(self.state, tiles, pixels, keep, one_more):
                 spool.add(instance)
             counts = write_results(self.results, spool, pixels, classification(config, task.name), task.name, slide_id, damaged)
         write_probabilities(self.results / "probability.tif", self.state, grid, task)
@@ -285,6 +291,11 @@ def _wanted(rectangle: Rectangle, tissue: Tissue | None, area: Area | None) -> b
 
 def _cells(tissue: Tissue | None, area: Area | None) -> Callable[[Rectangle], bool]:
     return lambda rectangle: _wanted(rectangle, tissue, area)
+
+
+def _centres(tissue: Tissue | None, area: Area | None) -> Callable[[float, float], bool]:
+    """Which objects are kept, by their centres: a tile with some tissue has glass too, on which a network may see anything."""
+    return lambda x, y: (tissue is None or tissue.touches(x, y, 0, 0)) and (area is None or area.contains(x, y))
 
 
 def read_mask(path: Path, slide: Slide) -> Tissue:

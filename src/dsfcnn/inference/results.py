@@ -24,7 +24,6 @@ from dsfcnn.inference.state import State
 from dsfcnn.inference.stitch import stored_channels
 from dsfcnn.inference.table import MeasurementsWriter
 from dsfcnn.inference.tiles import Box, Grid, Tile
-from dsfcnn.inference.within import Area
 from dsfcnn.slides import Slide, UnreadableRegion
 from dsfcnn.tasks.task import Segmentation
 
@@ -115,18 +114,20 @@ class Spool:
             yield Instance(x, y, mask, probability, dict(zip(NAMES, values)))
 
 
-def measured(state: State, tiles: Iterable[Tile], pixels: Pixels, area: Area | None, progress: Callable[[], None]) -> Iterator[Instance]:
-    """All objects with their measurements, merged from the tiles in order."""
+def measured(
+    state: State, tiles: Iterable[Tile], pixels: Pixels, keep: Callable[[float, float], bool], progress: Callable[[], None]
+) -> Iterator[Instance]:
+    """All objects whose centre (level-0 pixels) is one to ``keep``, with their measurements, merged from the tiles in order."""
     merger = Merger(pixels.grid)
     for tile in tiles:
         objects = state.objects(tile)
         assert objects is not None
-        yield from _instances(merger.add(tile, objects), pixels, area, pixels.grid.core(tile))
+        yield from _instances(merger.add(tile, objects), pixels, keep, pixels.grid.core(tile))
         progress()
-    yield from _instances(merger.finish(), pixels, area, None)
+    yield from _instances(merger.finish(), pixels, keep, None)
 
 
-def _instances(found: Iterable[Found], pixels: Pixels, area: Area | None, core: Box | None) -> Iterator[Instance]:
+def _instances(found: Iterable[Found], pixels: Pixels, keep: Callable[[float, float], bool], core: Box | None) -> Iterator[Instance]:
     """With the tile's picture read once for all objects inside it; others are read one by one."""
     picture: np.ndarray | None = None
     part = Box(0, 0, 0, 0)
@@ -145,7 +146,7 @@ def _instances(found: Iterable[Found], pixels: Pixels, area: Area | None, core: 
         else:
             rgb = pixels.read(box)
         instance = Instance(x, y, mask, one.probability, measure(mask, rgb, pixels.mpp, one.probability))
-        if area is None or area.contains(*(place * pixels.scale for place in instance.centre)):
+        if keep(*(place * pixels.scale for place in instance.centre)):
             yield instance
 
 
