@@ -462,3 +462,12 @@ def test_folders_that_are_no_data(tmp_path, refused):
 def test_reading_data_needs_no_torch():
     code = "import sys, dsfcnn.data, dsfcnn.data.check; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_folder_that_may_not_be_read_is_no_bug(tmp_path, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("os.scandir", refuse)
+    with pytest.raises(MissingInputError, match="Permission denied"):
+        open_dataset(tmp_path, "train")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 data = typer.Typer(no_args_is_help=True, help="Check a data set, or divide it into training, validation and test images.")
 
-_Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the data set.")]
+_Folder = Annotated[Path, typer.Argument(metavar="DIR", readable=False, help="Folder of the data set.")]
 
 
 @data.command()
@@ -20,7 +20,7 @@ def check(
     format: Annotated[str, typer.Option(help="pcam, kumar, crag, glas, rotmnist, folder, slides, or auto to look.")] = "auto",
     split: Annotated[str | None, typer.Option(help="Only this split.")] = None,
     mpp: Annotated[float | None, typer.Option("--mpp", "--data-mpp", help="Microns per pixel, where the data set does not say.")] = None,
-    split_file: Annotated[Path | None, typer.Option(help="Table that divides a folder without splits.")] = None,
+    split_file: Annotated[Path | None, typer.Option(readable=False, help="Table that divides a folder without splits.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for montage.png and report.json.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,

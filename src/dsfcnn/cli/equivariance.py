@@ -12,7 +12,7 @@ _COPIES = 4  # of test-time turning: quarter turns, which are exact
 
 
 def equivariance(
-    image: Annotated[Path, typer.Argument(help="PNG, JPEG, TIFF or WebP; the square in its middle is used.")],
+    image: Annotated[Path, typer.Argument(readable=False, help="PNG, JPEG, TIFF or WebP; the square in its middle is used.")],
     out: Annotated[Path, typer.Option(help="Folder for variance.json, variance.png and frames.png.")],
     model: Annotated[
         list[str] | None,

@@ -9,11 +9,11 @@ import typer
 
 def evaluate(
     model: Annotated[str, typer.Option(help="A shipped model's name, or a model folder.")],
-    data: Annotated[Path, typer.Option(help="Folder of the data set.")],
+    data: Annotated[Path, typer.Option(readable=False, help="Folder of the data set.")],
     split: Annotated[str, typer.Option(help="Split to score on.")],
     data_format: Annotated[str, typer.Option(help="Format of the folder; auto looks at its files.")] = "auto",
     data_mpp: Annotated[float | None, typer.Option(help="Microns per pixel of the images, where their format does not say.")] = None,
-    split_file: Annotated[Path | None, typer.Option(help="Divides a folder that has no splits.")] = None,
+    split_file: Annotated[Path | None, typer.Option(readable=False, help="Divides a folder that has no splits.")] = None,
     cache: Annotated[Path | None, typer.Option(help="Folder for what takes long to make from the data.")] = None,
     turns: Annotated[int, typer.Option(min=1, help="Mean over so many turned copies of each image (test-time turning); 1: none.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Folder for metrics.json, table.md, best.png and worst.png.")] = None,

@@ -8,7 +8,7 @@ import typer
 
 def filters(
     out: Annotated[Path, typer.Option(help="Folder for the pictures.")],
-    model: Annotated[Path | None, typer.Option(help="Model folder whose filters to draw; without it, random ones.")] = None,
+    model: Annotated[Path | None, typer.Option(readable=False, help="Model folder whose filters to draw; without it, random ones.")] = None,
     kernel_size: Annotated[int, typer.Option(help="Size of random filters, odd.")] = 7,
     group: Annotated[str, typer.Option(help="Of random filters: C4, C8, D4, ...")] = "C8",
     seed: Annotated[int, typer.Option(help="Of random filters.")] = 0,

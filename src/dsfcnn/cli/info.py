@@ -8,7 +8,7 @@ import typer
 
 
 def info(
-    slide: Annotated[Path, typer.Argument(help="A slide or image.")],
+    slide: Annotated[Path, typer.Argument(readable=False, help="A slide or image.")],
     slide_mpp: Annotated[float | None, typer.Option("--slide-mpp", help="Microns per pixel, when the slide does not say.")] = None,
     tissue: Annotated[bool, typer.Option(help="Look for tissue, which reads the slide.")] = True,
     json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,

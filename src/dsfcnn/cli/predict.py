@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 def predict(
-    inputs: Annotated[list[Path], typer.Argument(metavar="INPUT...", help="Images, slides, or folders of them.")],
+    inputs: Annotated[list[Path], typer.Argument(metavar="INPUT...", readable=False, help="Images, slides, or folders of them.")],
     model: Annotated[str, typer.Option(help="A shipped model's name, a model folder, or an exported ONNX file.")] = "nuclei",
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("out"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on where a run with the same model and options stopped.")] = False,
     workers: Annotated[int, typer.Option(min=0, help="Processes that decode beside the network; 0 for none.")] = 1,
     scheduler: Annotated[str | None, typer.Option(help="Dask scheduler whose workers compute the tiles; local for some here.")] = None,
-    mask: Annotated[Path | None, typer.Option(help="Picture of the whole slide: look where it is not black.")] = None,
+    mask: Annotated[Path | None, typer.Option(readable=False, help="Picture of the whole slide: look where it is not black.")] = None,
     no_mask: Annotated[bool, typer.Option("--no-mask", help="Look everywhere, not only where tissue is found.")] = False,
     region: Annotated[str | None, typer.Option(metavar="X,Y,W,H", help="Only this rectangle, in pixels of the slide.")] = None,
-    within: Annotated[Path | None, typer.Option(help="Only inside these annotations, GeoJSON from QuPath.")] = None,
+    within: Annotated[Path | None, typer.Option(readable=False, help="Only inside these annotations, GeoJSON from QuPath.")] = None,
     slide_mpp: Annotated[float | None, typer.Option("--slide-mpp", help="Microns per pixel, when the slide does not say.")] = None,
     mpp: Annotated[float | None, typer.Option(help="Resolution that the network sees; the model's by default.")] = None,
     name: Annotated[str | None, typer.Option("--id", help="What the only input is called in the results.")] = None,

@@ -9,7 +9,7 @@ import typer
 def study(
     name: Annotated[str, typer.Argument(help="rotmnist, pcam, glands, nuclei, or efficiency: fewer training images.")],
     changes: Annotated[list[str] | None, typer.Argument(help="key=value changes of the settings of all rows.")] = None,
-    data: Annotated[Path, typer.Option(help="Folder of the data set.")] = ...,  # type: ignore[assignment]
+    data: Annotated[Path, typer.Option(readable=False, help="Folder of the data set.")] = ...,  # type: ignore[assignment]
     out: Annotated[Path, typer.Option(help="Folder of the study; what is finished there is not done again.")] = ...,  # type: ignore[assignment]
     budget: Annotated[str, typer.Option(help="small (two cores, hours) or paper.")] = "small",
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each row.")] = 1,

@@ -7,7 +7,7 @@ import typer
 
 
 def train(
-    config: Annotated[Path, typer.Argument(help="A configuration, such as configs/nuclei-small.yaml.")],
+    config: Annotated[Path, typer.Argument(readable=False, help="A configuration, such as configs/nuclei-small.yaml.")],
     changes: Annotated[list[str] | None, typer.Argument(help="key=value changes of it.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("run"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the run in --out stopped.")] = False,

@@ -7,7 +7,7 @@ import typer
 
 
 def view(
-    out: Annotated[Path, typer.Argument(help="Folder that predict or equivariance has written.")],
+    out: Annotated[Path, typer.Argument(readable=False, help="Folder that predict or equivariance has written.")],
     slides: Annotated[
         list[Path] | None, typer.Option(help="What was analysed, or its folder; may be given several times. By default the current folder.")
     ] = None,

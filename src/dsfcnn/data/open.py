@@ -4,6 +4,7 @@ from pathlib import Path
 
 from dsfcnn.data import annotated, crag, glas, kumar, pcam, rotmnist
 from dsfcnn.data import folder as own
+from dsfcnn.data.pairs import entries
 from dsfcnn.data.sample import Dataset
 from dsfcnn.data.synthetic.dataset import KINDS, Drawn
 from dsfcnn.errors import DataError, UsageError
@@ -73,6 +74,7 @@ def _given(folder: str | Path | None, format: str) -> tuple[Path, str]:
     if format != "auto" and format not in _READERS:
         raise UsageError(f"no data format {format!r}; use auto or one of {', '.join(FORMATS)}")
     folder = Path(folder)
+    entries(folder)  # says so if there is none, or none that may be read
     return folder, recognise(folder) if format == "auto" else format
 
 
