@@ -30,6 +30,7 @@ from dsfcnn.inference.state import State, sha256
 from dsfcnn.inference.stitch import RETRY, read_box, tile_probabilities
 from dsfcnn.inference.tiles import Box, Grid, Tile
 from dsfcnn.inference.within import Annotations, Area, parse_region
+from dsfcnn.kernels.memory import give_back_memory
 from dsfcnn.slides import Slide, Tissue, find_tissue, open_slide, read_image
 from dsfcnn.slides.image import MAX_PIXELS
 from dsfcnn.slides.slide import blocks
@@ -237,6 +238,7 @@ class Job:
         self, grid: Grid, tile: Tile, picture: np.ndarray, damaged: np.ndarray | None, tissue: Tissue | None, area: Area | None
     ) -> None:
         network, task = self.predictor.network, self.predictor.task
+        give_back_memory()
         if isinstance(task, Segmentation):
             stored = tile_probabilities(network, task, grid, tile, picture, damaged)
         else:

@@ -61,11 +61,15 @@ def to_bytes(task: Segmentation, probabilities: dict[str, np.ndarray]) -> np.nda
 
 def from_bytes(task: Segmentation, stored: np.ndarray, factor: int) -> dict[str, Any]:
     """Probabilities of every head and channel, ``factor`` times as fine by bilinear interpolation."""
-    planes = {place: _finer(plane, factor) for place, plane in zip(stored_channels(task), stored)}
-    heads: dict[str, Any] = {}
+    size = stored.shape[1] * factor, stored.shape[2] * factor
+    heads: dict[str, Any] = {head: np.zeros((len(names), *size), np.float32) for head, names in task.heads.items()}
+    for (head, number), plane in zip(stored_channels(task), stored):
+        rest = heads[head][task.heads[head].index("background")]
+        heads[head][number] = _finer(plane, factor)
+        rest += heads[head][number]
     for head, names in task.heads.items():
-        rest = np.clip(1 - sum(plane for (of, _), plane in planes.items() if of == head), 0, 1)
-        heads[head] = np.stack([planes.get((head, number), rest) for number in range(len(names))])
+        rest = heads[head][names.index("background")]
+        np.clip(np.subtract(1, rest, out=rest), 0, 1, out=rest)
     return heads
 
 

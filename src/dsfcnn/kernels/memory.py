@@ -2,6 +2,7 @@
 
 import ctypes
 import sys
+from contextlib import suppress
 
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # of mallopt in glibc's malloc.h
 
@@ -20,3 +21,9 @@ def keep_memory() -> bool:
     except AttributeError:  # another C library
         return False
     return bool(mallopt(_MMAP_MAX, 0) and mallopt(_TRIM_THRESHOLD, 2**31 - 1))
+
+
+def give_back_memory() -> None:
+    """What the process has kept and does not use goes back to the system: holes between large maps would add up."""
+    with suppress(AttributeError, OSError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
