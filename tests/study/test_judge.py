@@ -35,7 +35,7 @@ def test_settings_come_with_the_model(nuclei):
 
 
 def test_a_judgement_is_written_whole(nuclei, tmp_path):
-    judged, images = Judged(nuclei), Chosen(open_dataset(None, "test", "synthetic-nuclei"), [0, 1])
+    judged, images = Judged(nuclei), Chosen((open_dataset(None, "test", "synthetic-nuclei"),), [0, 1])
     results = judged.score(images)
     write_judgement(tmp_path, judged, images, results, {"split": "test"})
     found = json.loads((tmp_path / "metrics.json").read_text())
@@ -48,7 +48,7 @@ def test_a_judgement_is_written_whole(nuclei, tmp_path):
 def test_an_ordinary_network_does_not_turn(tmp_path):
     torch.manual_seed(0)
     dsfcnn.save_model(dsfcnn.create("cnn-tumour", width=0.1), tmp_path)
-    images = Chosen(open_dataset(None, "test", "synthetic-tumour"), list(range(4)))
+    images = Chosen((open_dataset(None, "test", "synthetic-tumour"),), list(range(4)))
     judged = Judged(tmp_path)
     assert judged.equivariance(images)["90 degrees"] > 2e-5
     order = ranked(judged.score(images), judged.task)

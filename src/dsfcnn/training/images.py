@@ -14,81 +14,49 @@ from dsfcnn.training.config import TrainConfig
 
 @dataclass
 class Chosen:
-    """Some samples of a data set, by their numbers."""
+    """Some samples of one or several splits of a data set, by their numbers in all of these."""
 
-    whole: Dataset
+    splits: tuple[Dataset, ...]
     numbers: list[int]
 
     @property
     def name(self) -> str:
-        return self.whole.name
+        return " and ".join(split.name for split in self.splits)
 
     @property
     def classes(self) -> tuple[str, ...]:
-        return self.whole.classes
+        return self.splits[0].classes
 
     @property
     def mpp(self) -> float:
-        return self.whole.mpp
+        return self.splits[0].mpp
 
     @property
     def unpaired(self) -> tuple[str, ...]:
-        return self.whole.unpaired
+        return tuple(name for split in self.splits for name in split.unpaired)
 
     @property
     def files(self) -> tuple[Path, ...]:
-        return self.whole.files
+        return tuple(path for split in self.splits for path in split.files)
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def __getitem__(self, index: int) -> Sample:
-        return self.whole[self.numbers[index]]
+        split, number = self._find(index)
+        return split[number]
 
     def source(self, index: int) -> str:
-        return self.whole.source(self.numbers[index])
-
-
-@dataclass
-class Joined:
-    """Two splits of a data set as one."""
-
-    first: Dataset
-    second: Dataset
-
-    @property
-    def name(self) -> str:
-        return f"{self.first.name} and {self.second.name}"
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        return self.first.classes
-
-    @property
-    def mpp(self) -> float:
-        return self.first.mpp
-
-    @property
-    def unpaired(self) -> tuple[str, ...]:
-        return self.first.unpaired + self.second.unpaired
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        return self.first.files + self.second.files
-
-    def __len__(self) -> int:
-        return len(self.first) + len(self.second)
-
-    def __getitem__(self, index: int) -> Sample:
-        data, number = self._find(index)
-        return data[number]
-
-    def source(self, index: int) -> str:
-        data, number = self._find(index)
-        return data.source(number)
+        split, number = self._find(index)
+        return split.source(number)
 
     def _find(self, index: int) -> tuple[Dataset, int]:
-        return (self.first, index) if index < len(self.first) else (self.second, index - len(self.first))
+        number = self.numbers[index]
+        for split in self.splits[:-1]:
+            if number < len(split):
+                return split, number
+            number -= len(split)
+        return self.splits[-1], number
 
 
 @dataclass
@@ -98,7 +66,7 @@ class Rescaled(Chosen):
     at: float
 
     def __getitem__(self, index: int) -> Sample:
-        return rescale(self.whole[self.numbers[index]], self.at)
+        return rescale(super().__getitem__(index), self.at)
 
     @property
     def mpp(self) -> float:
@@ -132,23 +100,24 @@ def resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 def open_images(config: TrainConfig, mpp: float) -> tuple[Dataset, Dataset]:
     """Images for training, at the model's resolution, and for validation, at their own (none in a final fit)."""
     train: Dataset = _open(config, config.train_split)
+    splits: tuple[Dataset, ...] = (train,)
     valid: Dataset
     numbers = list(range(len(train)))
     if config.valid_split is not None:
         valid = _open(config, config.valid_split)
     else:
         held = _held_out(config, train)
-        valid, numbers = Chosen(train, sorted(held)), [number for number in numbers if number not in held]
+        valid, numbers = Chosen(splits, sorted(held)), [number for number in numbers if number not in held]
     if config.final_fit:
-        train = train if config.valid_split is None else Joined(train, valid)
-        valid, numbers = Chosen(train, []), list(range(len(train)))
+        splits = splits if config.valid_split is None else (train, valid)
+        valid, numbers = Chosen(splits, []), list(range(sum(map(len, splits))))
     elif not numbers or not len(valid):
         what = "training" if not numbers else "validation"
         raise UsageError(f"{train.name}: no images left for {what}; set valid_split, or held_out to a smaller number")
     if config.images is not None:
         order = np.argsort(random_stream(config.seed, 3).random(len(numbers)), kind="stable")[: config.images]
         numbers = sorted(numbers[i] for i in order)
-    return Rescaled(train, numbers, mpp), valid
+    return Rescaled(splits, numbers, mpp), valid
 
 
 def _open(config: TrainConfig, split: str) -> Dataset:
