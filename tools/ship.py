@@ -27,7 +27,7 @@ def card(run: Path, evaluation: Path, known: str, note: str) -> str:
     turned = ", ".join(f"{error:.1e} at {angle}" for angle, error in found["equivariance error"].items())
     training, _, caution = training.rpartition("\n\n")
     return (
-        f"{start}## Test ({found['data']}, {found['split']}), used once, for this report\n\n"
+        f"{start}## Test ({found['data']}, {found['split']}); nothing was chosen by it\n\n"
         f"{(evaluation / 'table.md').read_text()}\n"
         f"Relative change of the probabilities when the input is turned: {turned}.\n\n"
         f"    dsfcnn evaluate --model {{name}} --data {found['data']} --split {found['split']}\n\n"
