@@ -10,6 +10,7 @@ if PSS reaches 2 GB.
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -43,7 +44,8 @@ def megabytes(process: int, file: str, key: str) -> float:
 
 
 def watch(command: list[str]) -> dict[str, float]:
-    """Run a command; seconds, and the largest memory of its tree in MB."""
+    """Run a command; seconds, those of processors, and the largest memory of its tree in MB."""
+    used = _processor_seconds()
     began, most, largest = time.monotonic(), {"pss": 0.0, "rss": 0.0}, {}
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     while process.poll() is None:
@@ -57,14 +59,21 @@ def watch(command: list[str]) -> dict[str, float]:
         time.sleep(_PAUSE)
     if process.returncode:
         sys.exit(process.stderr.read())
-    return {**most, "bound": sum(largest.values()), "processes": len(largest), "seconds": time.monotonic() - began}
+    times = {"seconds": time.monotonic() - began, "processor": _processor_seconds() - used}
+    return {**most, **times, "bound": sum(largest.values()), "processes": len(largest)}
+
+
+def _processor_seconds() -> float:
+    """Of all children that have ended, and theirs."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def predict(slide: Path, model: Path, out: Path, threads: int) -> dict[str, float]:
     found = watch(command("predict", slide, "--model", model, "--out", out, "--threads", threads, "--overwrite"))
     record = json.loads((out / slide.stem / "run.json").read_bytes())
     written = sum(path.stat().st_size for path in (out / slide.stem).iterdir()) / 2**20
-    return {**found, **record["counts"], "network": record["seconds"]["tiles"], "tile": record["settings"]["tile"], "written": written}
+    return {**found, **record["counts"], "tile": record["settings"]["tile"], "written": written}
 
 
 def command(*arguments: object) -> list[str]:
@@ -120,7 +129,8 @@ def main() -> None:
             print(
                 f"{options.size} x {options.size}, {found['tissue_mm2']:.2f} mm2 of tissue: {found['tiles']} tiles of {found['tile']:.0f}, "
                 f"{found['objects']} objects, {found['written']:.0f} MB written; "
-                f"{found['network'] / max(found['tiles'], 1):.1f} s per tile, {found['seconds']:.0f} s in all; "
+                f"{found['seconds']:.0f} s, {found['processor']:.0f} s of a processor, which is "
+                f"{found['processor'] / max(found['tiles'], 1):.1f} s per tile; "
                 f"peak of {found['processes']} processes: "
                 f"PSS {found['pss']:.0f} MB, RSS {found['rss']:.0f} MB, at most {found['bound']:.0f} MB",
                 flush=True,
