@@ -20,7 +20,7 @@ from dsfcnn.models.heads import MapHead
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
-_BYTES = 1.3e9  # for a tile's maps; keeps all processes below 2 GB (benchmarks/slide_memory.py)
+_BYTES = 1.3e9  # for a tile's maps; all processes then take 1.6 to 2.2 GB (benchmarks/slide_memory.py)
 # Measured for dsf-nuclei, C8: 2.6 to 3.7 full-size maps at the worst moment, with what malloc keeps in pieces, and 2.5 to 3.0 where the
 # margin is left out on the way up; and the picture, logits and probabilities in floats.
 _MAPS_AT_ONCE, _MAPS_OF_A_PART, _BYTES_BESIDE = 4, 3, 40
