@@ -59,24 +59,12 @@ _DIGITS = _family(
         ("steerable C12", "steerable", "C12", {}, {"error": 0.809}),
     ],
 )
-_TUMOUR = _family(
-    "tumour",
-    [
-        ("CNN", "cnn", None, {}, {}),
-        ("G-CNN C8", "gcnn", "C8", {}, {}),
-        ("steerable C8", "steerable", "C8", {}, {}),
-        ("DSF-CNN C8", "dsf", "C8", {}, {}),
-    ],
-)
-_GLANDS = _family(
-    "glands",
-    [
-        ("CNN", "cnn", None, {}, {}),
-        ("G-CNN C8", "gcnn", "C8", {}, {}),
-        ("steerable C8", "steerable", "C8", {}, {}),
-        ("DSF-CNN C8", "dsf", "C8", {}, {}),
-    ],
-)
+_WITH_DENSE: list[tuple[str, str, str | None, dict[str, Any], dict[str, float]]] = [
+    ("CNN", "cnn", None, {}, {}),
+    ("G-CNN C8", "gcnn", "C8", {}, {}),
+    ("steerable C8", "steerable", "C8", {}, {}),
+    ("DSF-CNN C8", "dsf", "C8", {}, {}),
+]
 _NUCLEI = _family(
     "nuclei",
     [
@@ -120,7 +108,7 @@ STUDIES = {
         ),
         Study(
             "pcam",
-            _TUMOUR,
+            _family("tumour", _WITH_DENSE),
             ("auc", "accuracy"),
             "test",
             {"task": "tumour", "format": "pcam", "valid_split": "valid", "crop": 96, "batch": 32, "select": "auc"},
@@ -129,7 +117,7 @@ STUDIES = {
         ),
         Study(
             "glands",
-            _GLANDS,
+            _family("glands", _WITH_DENSE),
             ("object_dice", "object_f1", "object_hausdorff"),
             "testA",
             {"task": "glands", "format": "glas", "held_out": 15, "select": "object_dice"},
