@@ -469,5 +469,6 @@ def test_a_folder_that_may_not_be_read_is_no_bug(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("os.scandir", refuse)
+    monkeypatch.setattr("pathlib.Path.stat", lambda path, **how: refuse(path))
     with pytest.raises(MissingInputError, match="Permission denied"):
         open_dataset(tmp_path, "train")
