@@ -38,7 +38,7 @@ from dsfcnn.inference.network import TorchNetwork, cut_out
 from dsfcnn.inference.predictor import MARGIN, Predictor
 from dsfcnn.inference.tiles import Box, Tile
 from dsfcnn.kernels import set_backend
-from dsfcnn.kernels.memory import keep_memory
+from dsfcnn.kernels.memory import keep_small_memory
 from dsfcnn.slides import open_slide
 
 WINDOW, KEPT, BATCH = 256, 112, 12  # of the authors' code
@@ -153,7 +153,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=MODELS, default=list(MODELS))
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    keep_memory()
+    keep_small_memory()
     set_backend("auto")
     with tempfile.TemporaryDirectory() as folder:
         for name in options.only:

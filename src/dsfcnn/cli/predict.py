@@ -57,9 +57,9 @@ def predict(
     from dsfcnn.inference.job import Options
     from dsfcnn.inference.run import predict as run
     from dsfcnn.kernels import set_backend
-    from dsfcnn.kernels.memory import keep_memory
+    from dsfcnn.kernels.memory import keep_small_memory
 
-    keep_memory()
+    keep_small_memory()
     set_backend(backend)
     if threads is not None:
         torch.set_num_threads(threads)

@@ -64,11 +64,11 @@ def _job(model: Path, source: Any, out: Path, options: Any, digest: str, device:
     from dsfcnn.inference.job import Job, model_hash
     from dsfcnn.inference.predictor import load
     from dsfcnn.kernels import set_backend
-    from dsfcnn.kernels.memory import keep_memory
+    from dsfcnn.kernels.memory import keep_small_memory
 
     if model_hash(model) != digest:
         raise UsageError(f"{model}: another model than this run began with; give all workers the same folders")
-    keep_memory()
+    keep_small_memory()
     set_backend(backend)
     torch.set_num_threads(threads)
     return Job(load(model, device), source, out, options, digest)

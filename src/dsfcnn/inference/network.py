@@ -20,10 +20,10 @@ from dsfcnn.models.heads import MapHead
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
-_BYTES = 1.3e9  # for a tile's maps; all processes then take 1.6 to 2.2 GB (benchmarks/slide_memory.py)
-# Measured for dsf-nuclei, C8: 2.6 to 3.7 full-size maps at the worst moment, with what malloc keeps in pieces, and 2.5 to 3.0 where the
-# margin is left out on the way up; and the picture, logits and probabilities in floats.
-_MAPS_AT_ONCE, _MAPS_OF_A_PART, _BYTES_BESIDE = 4, 3, 40
+_BYTES = 1.4e9  # for a tile's maps; all processes then take 1.6 GB (benchmarks/slide_memory.py)
+# Full-size maps at the worst moment, measured where large ones go back to the system at once: 4.5 of steerable-nuclei, 2.0 to 2.7 of
+# DSF-CNNs, which leave out the margin on the way up; and the picture, logits and probabilities in floats.
+_MAPS_AT_ONCE, _MAPS_OF_A_PART, _BYTES_BESIDE = 5, 2.5, 40
 _TILES = (256, 1536)  # pixels a side, at least and at most; more gains nothing
 
 
@@ -109,11 +109,11 @@ class OnnxNetwork:
         return tile_for(self.planes, margin)
 
 
-def tile_for(planes: int, margin: int, maps: int = _MAPS_AT_ONCE) -> int:
+def tile_for(planes: int, margin: int, maps: float = _MAPS_AT_ONCE) -> int:
     """Side of a tile for a network of so many planes at full size, of which it holds so many maps at once.
 
     >>> tile_for(planes=80, margin=128), tile_for(planes=8, margin=96)
-    (736, 1536)
+    (656, 1536)
     """
     side = int((_BYTES / (4 * maps * planes + _BYTES_BESIDE)) ** 0.5) - 2 * margin
     return min(max(side // ALIGNMENT * ALIGNMENT, _TILES[0]), _TILES[1])
