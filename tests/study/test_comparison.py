@@ -30,16 +30,19 @@ ROWS = ["CNN", "steerable C8"]
 def finished(tmp_path_factory):
     """A study of two rows that was interrupted in its second one, and went on."""
     out = tmp_path_factory.mktemp("study")
-    said = []
+    said, scored = [], []
 
-    def interrupt(label, state, loss):
-        if label == "steerable C8":
+    def interrupt(what, done, total):
+        if what.startswith("steerable C8, loss"):
             raise Interrupted("stop", 130)
+        if what == "CNN, scored":
+            scored.append((done, total))
 
-    with pytest.raises(Interrupted):
+    with pytest.raises(Interrupted, match="give the same command again"):
         run_study(STUDIES["rotmnist"], None, out, changes=TINY, rows=ROWS, tell=said.append, progress=interrupt)
     before = (out / "runs" / "cnn-digits-seed0" / "best" / "model.safetensors").stat().st_mtime_ns
     first_table = (out / "table.md").read_text()
+    assert scored == [(number, len(scored)) for number in range(1, len(scored) + 1)] != []
     run_study(STUDIES["rotmnist"], None, out, changes=TINY, rows=ROWS, tell=said.append)
     return out, said, before, first_table
 

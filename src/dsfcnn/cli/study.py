@@ -29,7 +29,6 @@ def study(
     from dsfcnn.study.comparison import run_study
     from dsfcnn.study.plans import STUDIES
     from dsfcnn.training.config import parse
-    from dsfcnn.training.state import State
 
     if name not in STUDIES:
         raise UsageError(f"no study {name!r}; use one of {', '.join(STUDIES)}")
@@ -48,14 +47,13 @@ def study(
         TextColumn("{task.description}"),
         MofNCompleteColumn(),
         BarColumn(),
-        TextColumn("loss {task.fields[loss]}"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        shown = bar.add_task("", loss="")
+        shown = bar.add_task("")
 
-        def progress(label: str, state: State, loss: float) -> None:
-            bar.update(shown, description=label, completed=state.step, loss=f"{loss:.3f}")
+        def progress(what: str, done: int, total: int) -> None:
+            bar.update(shown, description=what, completed=done, total=total)
 
         settings = {key: parse(value.encode(), key) for key, _, value in pairs}
         tell = lambda line: bar.console.print(line, highlight=False, soft_wrap=True)  # noqa: E731

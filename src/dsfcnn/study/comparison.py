@@ -16,7 +16,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from dsfcnn.data import Dataset, open_dataset
-from dsfcnn.errors import UsageError
+from dsfcnn.errors import Interrupted, UsageError
 from dsfcnn.files import atomic_write
 from dsfcnn.models import count_parameters, load_model
 from dsfcnn.study.judge import Judged
@@ -54,9 +54,15 @@ def run_study(
     changes: dict[str, Any] | None = None,
     rows: list[str] | None = None,
     tell: Callable[[str], None] = print,
-    progress: Callable[[str, State, float], None] = lambda run, state, loss: None,
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> None:
-    """Train and score every row with every seed, and write the table after each. ``rows`` chooses some by their labels."""
+    """Train and score every row with every seed, and write the table after each.
+
+    Args:
+        rows: labels of those to do; all by default.
+        tell: is given one-line notices.
+        progress: is told what is being done, how much of it is done, and of how much.
+    """
     chosen = [row for row in study.rows if rows is None or row.label in rows]
     if rows is not None and len(chosen) < len(rows):
         raise UsageError(f"{study.name} has no such row; use some of {', '.join(row.label for row in study.rows)}")
@@ -68,15 +74,25 @@ def run_study(
                 tell(f"{row.label}, seed {seed}")
                 config = configuration(study, row, budget, seed, data, out / "cache", changes or {})
                 run = Run(config, folder, tell, f"dsfcnn study {study.name} --budget {budget}")
-                run.train((folder / "config.yaml").exists(), partial(progress, row.label))
-                _test(study, config, folder)
+                _train(run, row.label, progress)
+                _test(study, config, folder, partial(progress, f"{row.label}, scored"))
             write_table(study, chosen, out, budget)
 
 
-def _test(study: Study, config: TrainConfig, folder: Path) -> None:
+def _train(run: Run, label: str, progress: Callable[[str, int, int], None]) -> None:
+    def step(state: State, loss: float) -> None:
+        progress(f"{label}, loss {loss:.3f}", state.step, run.config.steps)
+
+    try:
+        run.train((run.folder / "config.yaml").exists(), step)
+    except Interrupted as stop:  # whose advice is for a run of its own
+        raise Interrupted("stopped at a signal; give the same command again to go on", stop.exit_code) from None
+
+
+def _test(study: Study, config: TrainConfig, folder: Path, progress: Callable[[int, int], None]) -> None:
     """The best model of a run on the test split, once; test.json is the last file of a finished row."""
-    judged = Judged(folder / "best")
-    results = judged.score(_split(config, study.test_split))
+    judged, images = Judged(folder / "best"), _split(config, study.test_split)
+    results = judged.score(images, seen=lambda number, *_: progress(number + 1, len(images)))
     scores = headline(results)
     if "accuracy" in scores:
         scores["error"] = 100 * (1 - scores["accuracy"])
