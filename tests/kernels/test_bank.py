@@ -42,5 +42,22 @@ def test_folded_taps_unfold_to_the_atoms(kernel_size):
 
 
 def test_folding_saves_what_it_says():
-    assert len(bank.coefficient_places(7)) == 172
-    assert len(bank.coefficient_places(5)) == 54
+    assert bank.multiply_adds(7) == 172
+    assert bank.multiply_adds(5) == 54
+
+
+@pytest.mark.parametrize("kernel_size", bank.KERNEL_SIZES)
+def test_sines_of_odd_frequency_are_cosines_turned_over(kernel_size):
+    """So one coefficient serves both."""
+    for atom, k in zip(sample_atoms(kernel_size).values.numpy(), sample_atoms(kernel_size).frequency.tolist()):
+        if k % 2:
+            np.testing.assert_allclose(atom.imag, bank.sine_sign(k) * atom.real.T, atol=1e-12)
+
+
+@pytest.mark.parametrize("kernel_size", bank.KERNEL_SIZES)
+@pytest.mark.parametrize("n", [2, 4, 6, 8, 12, 32])
+def test_routes_fill_every_row_of_every_product_once(n, kernel_size):
+    rows, step = len(bank.filters(kernel_size)), bank.CHUNK * len(bank.filters(kernel_size)) * bank.TILE
+    lengths = {bank.NOWHERE: [], bank.SINGLE: [0], bank.REAL: [0, bank.TILE], bank.COMPLEX: [0, step, 2 * step]}
+    filled = [r.offset + more for pair in bank.routes(n, kernel_size) for r in pair for more in lengths[r.kind]]
+    assert sorted(filled) == [product * step + row * bank.TILE for product in range(2 + 3 * (n // 2 - 1)) for row in range(rows)]

@@ -114,7 +114,7 @@ def work(way: str, shape: Shape) -> tuple[float, ...]:
         1,
         pairs * rows,
         pixels * n * (fields + out),
-        filled * n * fields * len(bank.coefficient_places(kernel_size)),
+        filled * n * fields * bank.multiply_adds(kernel_size),
         filled * pairs * rows,
     )
 

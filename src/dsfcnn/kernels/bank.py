@@ -18,7 +18,11 @@ So pixels are first added and subtracted in pairs, left with right (once for all
 and each sum is multiplied once. 7x7 takes 172 multiply-adds per pixel instead of 882.
 
 The function works on two planes at once, which are the real and imaginary part of an orientation frequency, and on vectors of 8 pixels.
-Its coefficients come from a table in the order of ``coefficient_places``, so this file knows no numbers. Nothing here needs torch or
+What bounds it are loads, not multiplications. So what is read once serves as often as it can: sums across the diagonal come with the
+differences that another pass needs, sines of odd frequencies take the coefficients of their cosines, and for common numbers of
+orientations the places of the responses are constants in the code.
+
+Coefficients come from a table in the order of ``coefficient_places``, so this file knows no numbers. Nothing here needs torch or
 numpy: it runs when the package is built.
 """
 
@@ -29,6 +33,9 @@ FREQUENCY_LIMITS = {3: (0, 2), 5: (0, 2, 2), 7: (0, 2, 3, 2), 9: (0, 3, 4, 4, 3)
 KERNEL_SIZES = tuple(FREQUENCY_LIMITS)
 # Atoms of frequency 0, and others, that are summed at the same time: as many sums as there are vector registers, or nearly.
 _AT_ONCE = {False: 6, True: 4}
+_BOTH_PARTS = 2  # so many atoms of odd frequency, or fewer, sum cosines and sines at the same time
+CHUNK, TILE = 4, 16  # as in gconv.c
+ROUTED = (8,)  # numbers of orientations for which the places of responses are compiled: the default
 
 
 class Filter(NamedTuple):
@@ -95,9 +102,20 @@ def coefficient_places(kernel_size: int) -> list[tuple[int, bool, int, int]]:
         (atom, part.imaginary, half + tap.dy, half + tap.dx)
         for members in passes(kernel_size)
         for part in parts[members[0]]
+        if not (part.imaginary and part.frequency % 2)  # those of the cosine, with dx and dy exchanged
         for tap in taps(part, kernel_size)
         for atom in members
     ]
+
+
+def multiply_adds(kernel_size: int) -> int:
+    """Per pixel of a plane."""
+    return sum(len(list(taps(part, kernel_size))) for part in filters(kernel_size))
+
+
+def sine_sign(frequency: int) -> int:
+    """A sine of odd frequency at (dx, dy) is the cosine at (dy, dx) times this."""
+    return -1 if frequency % 4 == 1 else 1  # rows count downwards
 
 
 def _parts(kernel_size: int) -> list[list[Filter]]:
@@ -106,61 +124,223 @@ def _parts(kernel_size: int) -> list[list[Filter]]:
     return [[f for f in everything if f.atom == atom] for atom in range(sum(not f.imaginary for f in everything))]
 
 
+NOWHERE, COMPLEX, REAL, SINGLE = range(4)  # enum route_kind of gconv.c
+
+
+class Source(NamedTuple):
+    """Where a row of a product comes from: a response X(m) * psi, or X(m) * conj psi, and whether its conjugate is meant."""
+
+    frequency: int  # 0 .. n / 2
+    conjugate_atom: bool
+    conjugate: bool
+
+
+class Destination(NamedTuple):
+    """One row (or two) of one product, and the response that fills it."""
+
+    atom: int
+    output: int  # frequency of the product
+    row: int
+    kind: int
+    plus: bool  # whether the response is that of frequency m + k, not m - k
+    source: Source
+    sign: int  # -1 where the row holds the conjugate of what is meant
+
+
+class Route(NamedTuple):
+    """struct route of gconv.c."""
+
+    offset: int = 0
+    step: int = 0
+    kind: int = NOWHERE
+    sign: int = 1
+
+
+def source(output: int, frequency: int, plus: bool, n: int) -> Source:
+    """The response that output frequency m needs of an atom: X(m + k) * psi (plus) or X(m - k) * conj psi.
+
+    Fields are real, so X(-m) = conj X(m), and conj X * psi = conj(X * conj psi).
+    """
+    wanted = (output + frequency if plus else output - frequency) % n
+    if wanted <= n // 2:
+        return Source(wanted, conjugate_atom=not plus, conjugate=False)
+    return Source(n - wanted, conjugate_atom=plus, conjugate=True)
+
+
+def product(output: int, n: int) -> int:
+    """The number of the (first) product of an output frequency: 0 and n / 2 have one each, the others three."""
+    return {0: 0, n // 2: 1}.get(output, 3 * output - 1)
+
+
+def rows(kernel_size: int) -> dict[int, int]:
+    """The row of a product that each atom's first response fills: one row for atoms of frequency 0, which come first, two for others."""
+    frequencies = [parts[0].frequency for parts in _parts(kernel_size)]
+    found: dict[int, int] = {}
+    for atom in sorted(range(len(frequencies)), key=lambda atom: frequencies[atom] > 0):
+        before = list(found)
+        found[atom] = sum(2 if frequencies[other] else 1 for other in before)
+    return found
+
+
+def destinations(n: int, kernel_size: int) -> Iterator[Destination]:
+    """What each atom adds to each output frequency: two terms, or one where the other is its conjugate."""
+    row, frequencies = rows(kernel_size), [parts[0].frequency for parts in _parts(kernel_size)]
+    for output in range(n // 2 + 1):
+        is_real = output in (0, n // 2)
+        for atom, k in enumerate(frequencies):
+            if k == 0:
+                yield Destination(atom, output, row[atom], SINGLE if is_real else COMPLEX, True, Source(output, False, False), 1)
+                continue
+            for plus in (True,) if is_real else (True, False):
+                place = source(output, k, plus, n)
+                # A real plane gives X * psi only, whose conjugate is X * conj psi.
+                conjugated = place.conjugate != (place.frequency in (0, n // 2) and place.conjugate_atom)
+                at = row[atom] if plus else row[atom] + 1
+                yield Destination(atom, output, at, REAL if is_real else COMPLEX, plus, place, -1 if conjugated else 1)
+
+
+def routes(n: int, kernel_size: int) -> list[list[Route]]:
+    """Where gconv.c puts each response: for all n / 2 pairs of planes, two for each atom."""
+    atoms, step = len(_parts(kernel_size)), CHUNK * len(filters(kernel_size)) * TILE  # floats from product to product
+    found = [[Route()] * (2 * atoms) for _ in range(n // 2)]
+    for atom, output, row, kind, _, place, sign in destinations(n, kernel_size):
+        # Planes 0 and n / 2 are the first pair; of the others, pair m holds both parts of frequency m.
+        if place.frequency in (0, n // 2):
+            pair, second = 0, place.frequency != 0
+        else:
+            pair, second = place.frequency, place.conjugate_atom
+        found[pair][2 * atom + second] = Route(product(output, n) * step + row * TILE, step, kind, sign)
+    return found
+
+
 def write_bank(kernel_size: int) -> str:
     """The C source of ``bank<K>``: responses of all filters for two planes, in the rows of one tile.
 
     The right half of a tile's row stands beside the left one, or ``down`` rows below it. Generated code only folds and multiplies. What
     becomes of the responses is in gconv.c, in ``route_flat`` and ``route``.
     """
-    half, parts = kernel_size // 2, _parts(kernel_size)
-    sums = 2 * half + 1  # of a row: the pixel itself, h sums and h differences
+    half, sums = kernel_size // 2, kernel_size  # sums of a row: the pixel itself, h sums and h differences
+    body, kept = _write_passes(kernel_size)
     lines = [
-        f"INLINE void bank{kernel_size}(const float *restrict re, const float *restrict im, long stride, long rows, long down,",
-        "    const float *restrict coefficient, const struct route *restrict routes, const int real_pair,",
-        "    float *restrict out, long row_step) {",
+        f"INLINE void bank{kernel_size}(BANK_ARGUMENTS, const struct route *restrict routes, const int real_pair) {{",
         f"  float folded[2][MAX_ROWS + {2 * half}][{sums}][TILE] __attribute__((aligned(64)));",
-        f"  const long columns = down ? TILE / 2 : TILE, right = down ? down * {sums} * TILE : TILE / 2;",
-        f"  fold_rows(re, stride, rows + down + {2 * half}, columns, {half}, &folded[0][0][0][0]);",
-        f"  fold_rows(im, stride, rows + down + {2 * half}, columns, {half}, &folded[1][0][0][0]);",
+        f"  float kept[2][{kept}][8] __attribute__((aligned(32)));",
+        f"  const long right = down ? down * {sums} * TILE : TILE / 2;",
+        f"  fold_rows(re, stride, rows, down, {half}, &folded[0][0][0][0]);",
+        f"  fold_rows(im, stride, rows, down, {half}, &folded[1][0][0][0]);",
+        "  for (long row = 0; row < rows; row++) {",
+        f"    const float *a = folded[0][row + {half}][0], *b = folded[1][row + {half}][0], *c = coefficient;",
+        "    float *to = out + row * row_step;",
+        "    for (long x = 0; x < TILE; x += 8, a += right, b += right, to += 8) {",
+        *body,
+        "    }",
+        "  }",
+        "}",
     ]
-    for members in passes(kernel_size):
-        lines += [
-            "  for (long row = 0; row < rows; row++)",
-            "    for (long x = 0; x < TILE; x += 8) {",
-            f"      const float *a = folded[0][row + {half}][0] + (x ? right : 0), *b = folded[1][row + {half}][0] + (x ? right : 0);",
-            "      const float *c = coefficient;",
-            "      float *to = out + row * row_step + x;",
-        ]
-        for part in parts[members[0]]:
-            name = "s" if part.imaginary else "c"  # sums of the sine or cosine: s0a is that of the first atom and plane a
-            lines.append(f"      v8 {', '.join(f'{name}{i}{plane} = ZERO' for i in range(len(members)) for plane in 'ab')};")
-            for tap in taps(part, kernel_size):
-                lines.append(f"      {{ v8 s = {_value('a', tap, half)}, t = {_value('b', tap, half)};")
-                lines += [f"        {{ v8 w = SPLAT(c[{i}]); {name}{i}a += w * s; {name}{i}b += w * t; }}" for i in range(len(members))]
-                lines.append(f"        c += {len(members)}; BARRIER }}")
+    return "\n".join(lines) + "\n"
+
+
+def _write_passes(kernel_size: int) -> tuple[list[str], int]:
+    """The sums of all filters for 8 pixels, and how many values they keep from pass to pass."""
+    parts, order = _parts(kernel_size), passes(kernel_size)
+    lines: list[str] = []
+    kept: dict[Tap, int] = {}
+    place = 0  # of the next coefficient
+    for number, members in enumerate(order):
+        later = {tap for others in order[number + 1 :] for part in parts[others[0]] for tap in taps(part, kernel_size)}
+        names = ["c", "s"][: len(parts[members[0]])]  # sums of cosine and sine: s0a is that of the first atom and plane a
+        lines.append(f"      {{ v8 {', '.join(f'{name}{i}{plane}' for name in names for i in range(len(members)) for plane in 'ab')};")
+        begun = set()
+        for first, together in _steps(members, kernel_size):
+            lines.append(f"      {{ {' '.join(_values(name, tap, kernel_size // 2, kept, later) for name, tap in together)}")
+            for i in range(len(members)):
+                adds = [f"{name}{i}{plane} {'+=' if name in begun else '='} w * {name}{plane};" for name, _ in together for plane in "ab"]
+                lines.append(f"        {{ v8 w = SPLAT(c[{place + first + i}]); {' '.join(adds)} }}")
+            begun |= {name for name, _ in together}
+            lines.append("        BARRIER }")
         for i, atom in enumerate(members):
-            if parts[atom][0].frequency == 0:
-                lines.append(f"      route_flat(to, routes + {2 * atom}, real_pair, c{i}a, c{i}b);")
-            else:
-                lines.append(f"      route(to, routes + {2 * atom}, real_pair, c{i}a, c{i}b, s{i}a, s{i}b);")
-        count = len(members) * sum(len(list(taps(part, kernel_size))) for part in parts[members[0]])
-        lines += ["    }", f"  coefficient += {count};"]
-    return "\n".join([*lines, "}"]) + "\n"
+            k, to = parts[atom][0].frequency, f"to, routes + {2 * atom}, real_pair"
+            minus = "-" if k % 2 and sine_sign(k) < 0 else ""
+            lines.append(f"      route({to}, c{i}a, c{i}b, {minus}s{i}a, {minus}s{i}b);" if k else f"      route_flat({to}, c{i}a, c{i}b);")
+        lines.append("      }")
+        place += sum(1 for atom, *_ in coefficient_places(kernel_size) if atom in members)
+    return lines, len(kept)
 
 
-def _value(plane: str, tap: Tap, half: int) -> str:
-    """The pixels of a tap, added and subtracted; ``plane`` points at the folded row of the output pixel."""
+def _steps(members: list[int], kernel_size: int) -> list[tuple[int, list[tuple[str, Tap]]]]:
+    """The taps of a pass, those together that share coefficients, with the number of the first of these."""
+    lists = [list(taps(part, kernel_size)) for part in _parts(kernel_size)[members[0]]]
+    cosines = [(i * len(members), [("c", tap)]) for i, tap in enumerate(lists[0])]
+    if len(lists) == 1:
+        return cosines
+    if _parts(kernel_size)[members[0]][0].frequency % 2 == 0:
+        return cosines + [((len(cosines) + i) * len(members), [("s", tap)]) for i, tap in enumerate(lists[1])]
+    exchanged = {(tap.dy, tap.dx): tap for tap in lists[1]}
+    sines = [(first, [("s", exchanged[tap.dx, tap.dy])]) for first, [(_, tap)] in cosines]
+    if len(members) > _BOTH_PARTS:
+        return cosines + sines
+    return [(first, cosine + sine) for (first, cosine), (_, sine) in zip(cosines, sines)]
 
-    def pixel(dx: int, dy: int) -> str:
-        return f"AT({plane}, {(dy * (2 * half + 1) + (half + dx if tap.odd_x and dx else dx)) * 16})"
 
-    def up_down(dx: int, dy: int) -> str:
-        return f"({pixel(dx, dy)} {'-' if tap.odd_y else '+'} {pixel(dx, -dy)})" if dy else pixel(dx, 0)
+def _values(name: str, tap: Tap, half: int, kept: dict[Tap, int], later: set[Tap]) -> str:
+    """What a tap multiplies in both planes. Sums and differences across the diagonal are kept where a later pass needs them."""
+    if tap in kept:
+        return f"v8 {name}a = LOAD(kept[0][{kept[tap]}]), {name}b = LOAD(kept[1][{kept[tap]}]);"
+    if not tap.exchange:
+        return f"v8 {name}a = {_up_down('a', tap, half)}, {name}b = {_up_down('b', tap, half)};"
+    crossed = tap._replace(dx=tap.dy, dy=tap.dx)
+    text = f"v8 {name}a, {name}b;"
+    wanted = [sign for sign in (1, -1) if tap._replace(exchange=sign) in later]
+    for sign in wanted:
+        kept[tap._replace(exchange=sign)] = len(kept)
+    for number, plane in enumerate("ab"):
+        text += f" {{ v8 p = {_up_down(plane, tap, half)}, q = {_up_down(plane, crossed, half)}; {name}{plane} = p {_SIGN[tap.exchange]} q;"
+        text += "".join(f" STORE(kept[{number}][{kept[tap._replace(exchange=sign)]}], p {_SIGN[sign]} q);" for sign in wanted)
+        text += " }"
+    return text
 
-    straight = up_down(tap.dx, tap.dy)
-    return f"{straight} {'+' if tap.exchange > 0 else '-'} {up_down(tap.dy, tap.dx)}" if tap.exchange else straight
+
+_SIGN = {1: "+", -1: "-"}
+
+
+def _up_down(plane: str, tap: Tap, half: int) -> str:
+    """The pixels of a tap, upper and lower ones added or subtracted; ``plane`` points at the folded row of the output pixel."""
+    column = half + tap.dx if tap.odd_x and tap.dx else tap.dx
+
+    def pixel(dy: int) -> str:
+        return f"AT({plane}, {(dy * (2 * half + 1) + column) * TILE})"
+
+    return f"({pixel(tap.dy)} {_SIGN[-1 if tap.odd_y else 1]} {pixel(-tap.dy)})" if tap.dy else pixel(0)
+
+
+def write_variants(kernel_size: int) -> str:
+    """Functions of the bank for each pair of planes, with constant routes where there are some, and the list of them."""
+    text, listed = "", []
+
+    def add(name: str, routes: str, real_pair: bool) -> None:
+        nonlocal text
+        text += f"static __attribute__((noinline)) void {name}(BANK_ARGUMENTS, const struct route *routes) {{\n"
+        text += f"  bank{kernel_size}(re, im, stride, rows, down, coefficient, out, row_step, {routes}, {int(real_pair)});\n}}\n"
+
+    for n in ROUTED:
+        for pair, found in enumerate(routes(n, kernel_size)):
+            name = f"bank{kernel_size}_{n}_{pair}"
+            entries = ", ".join(f"{{{route.offset}, {route.step}, {route.kind}, {route.sign}}}" for route in found)
+            text += f"static const struct route {name}_routes[] = {{{entries}}};\n"
+            add(name, f"{name}_routes", pair == 0)
+            listed.append((n, name))
+    for name, real_pair in (("complex", False), ("real", True)):
+        add(f"bank{kernel_size}_{name}", "routes", real_pair)
+    cases = "".join(
+        f"  static bank_function *const of_{n}[] = {{{', '.join(name for number, name in listed if number == n)}}};\n"
+        f"  if (n == {n}) return of_{n}[pair];\n"
+        for n in ROUTED
+    )
+    last = f"  return pair ? bank{kernel_size}_complex : bank{kernel_size}_real;\n"
+    return f"{text}static bank_function *bank{kernel_size}_for(long n, long pair) {{\n{cases}{last}}}\n"
 
 
 def write_banks() -> str:
     """The file that gconv.c includes."""
-    return "/* Written by bank.py. */\n" + "\n".join(write_bank(kernel_size) for kernel_size in KERNEL_SIZES)
+    parts = [text for kernel_size in KERNEL_SIZES for text in (write_bank(kernel_size), write_variants(kernel_size))]
+    return "/* Written by bank.py. */\n" + "\n".join(parts)

@@ -83,7 +83,7 @@ INLINE void route_flat(float *out, const struct route *to, const int real_pair, 
 }
 
 /* Sums and differences of pixels left and right, for every row: [row][0: pixel, 1..h: sums, h+1..2h: differences][TILE]. */
-INLINE void fold_rows(const float *restrict plane, long stride, long rows, long columns, long half, float *restrict folded) {
+INLINE void fold_columns(const float *restrict plane, long stride, long rows, const long columns, const long half, float *restrict folded) {
   for (long r = 0; r < rows; r++)
     for (long x = 0; x < columns; x += 8) {
       const float *f = plane + r * stride + x;
@@ -97,25 +97,24 @@ INLINE void fold_rows(const float *restrict plane, long stride, long rows, long 
     }
 }
 
+/* For the rows of a tile, whose right half is beside the left one or ``down`` rows below. */
+INLINE void fold_rows(const float *restrict plane, long stride, long rows, long down, const long half, float *restrict folded) {
+  if (down) /* constant columns let the compiler unroll */
+    fold_columns(plane, stride, rows + down + 2 * half, TILE / 2, half, folded);
+  else
+    fold_columns(plane, stride, rows + 2 * half, TILE, half, folded);
+}
+
+#define BANK_ARGUMENTS \
+  const float *restrict re, const float *restrict im, long stride, long rows, long down, const float *restrict coefficient, \
+      float *restrict out, long row_step
+typedef void bank_function(BANK_ARGUMENTS, const struct route *routes);
+
 #include "banks.h"
 
-/* Constants let the compiler write shorter code, an eighth of the time: a bank for real pairs and one for others, with rows of a tile beside
- * or below each other. */
-typedef void bank_function(const float *re, const float *im, long stride, long rows, long down, const float *coefficient,
-                           const struct route *routes, float *out, long row_step);
-#define VARIANT(K, name, real_pair, rows_down) \
-  static __attribute__((noinline)) void bank##K##_##name(const float *re, const float *im, long stride, long rows, long down, \
-                                                         const float *coefficient, const struct route *routes, float *out, long row_step) { \
-    bank##K(re, im, stride, rows, rows_down, coefficient, routes, real_pair, out, row_step); \
-  }
-#define VARIANTS(K) VARIANT(K, real, 1, 0) VARIANT(K, complex, 0, 0) VARIANT(K, real_below, 1, down) VARIANT(K, complex_below, 0, down)
-VARIANTS(3) VARIANTS(5) VARIANTS(7) VARIANTS(9)
-
-static bank_function *bank_for(long kernel_size, int real_pair, int below) {
-#define OF(K) {bank##K##_complex, bank##K##_real, bank##K##_complex_below, bank##K##_real_below}
-  static bank_function *const banks[][4] = {OF(3), OF(5), OF(7), OF(9)};
-#undef OF
-  return banks[(kernel_size - 3) / 2][2 * below + real_pair];
+static bank_function *bank_for(long kernel_size, long n, long pair) {
+  static bank_function *(*const banks[])(long, long) = {bank3_for, bank5_for, bank7_for, bank9_for};
+  return banks[(kernel_size - 3) / 2](n, pair);
 }
 
 /* Real Fourier transform over orientations of 8 pixels: planes 0 and n/2, then real and imaginary parts of 1, 2, ... */
@@ -557,11 +556,11 @@ static void add_fields(const struct job *job, const struct tile *tile, const str
   const long product_step = CHUNK * rows_of * TILE, row_step = count * product_step, lanes = (job->out + 7) / 8 * 8;
   const long fields = job->in - start < CHUNK ? job->in - start : CHUNK, steps = (job->out + MAX_OUT - 1) / MAX_OUT;
   for (long pair = 0; pair < n / 2; pair++) {
-    bank_function *bank = bank_for(plan->kernel_size, pair == 0, tile->down > 0);
+    bank_function *bank = bank_for(plan->kernel_size, n, pair);
     for (long field = 0; field < fields; field++) {
       const float *re = s->planes + ((start + field) * n + 2 * pair) * plane + MARGIN + tile->first;
-      bank(re, re + plane, STRIDE, tile->rows, tile->down, plan->coefficient, plan->routes + pair * 2 * plan->atoms,
-           s->responses + field * rows_of * TILE, row_step);
+      bank(re, re + plane, STRIDE, tile->rows, tile->down, plan->coefficient, s->responses + field * rows_of * TILE, row_step,
+           plan->routes + pair * 2 * plan->atoms);
     }
   }
   for (long g = 0; g < count; g++) {

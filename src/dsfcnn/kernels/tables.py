@@ -19,9 +19,6 @@ from dsfcnn.basis import sample_atoms
 from dsfcnn.basis.context import on_cpu
 from dsfcnn.kernels import bank
 
-_CHUNK = 4  # CHUNK of gconv.c
-_TILE = 16
-
 
 class _Route(ctypes.Structure):
     _fields_ = (
@@ -43,9 +40,6 @@ class _Plan(ctypes.Structure):
         ("cosine", ctypes.c_void_p),
         ("sine", ctypes.c_void_p),
     )
-
-
-_NOWHERE, _COMPLEX, _REAL, _SINGLE = range(4)
 
 
 class Packing(ctypes.Structure):
@@ -72,14 +66,6 @@ class Plan(NamedTuple):
     kept: tuple  # what the structs point to
 
 
-class Source(NamedTuple):
-    """Where a row of a product comes from: a response X(m) * psi, or X(m) * conj psi, and whether its conjugate is meant."""
-
-    frequency: int  # 0 .. n / 2
-    conjugate_atom: bool
-    conjugate: bool
-
-
 class _Atoms(NamedTuple):
     """The atoms of a kernel size by frequency, and the row of a product that each one's first response fills."""
 
@@ -93,28 +79,16 @@ class _Atoms(NamedTuple):
         return [(0, atom) for atom in range(len(self.frequencies))] + [(1, atom) for atom in self.oscillating]
 
 
-class _Term(NamedTuple):
-    """One row (or two) of one product: what it multiplies, and with which function of the weights."""
-
-    atom: int
-    output: int  # frequency of the product
-    row: int
-    kind: int
-    source: Source
-    sign: float  # -1 where the row holds the conjugate of what is meant
-    weight: np.ndarray  # (n, 2): by a real weight 1 and an imaginary one at each offset
-
-
 @cache
 @on_cpu
 def plan(n: int, kernel_size: int) -> Plan:
     """For even n and the kernel sizes of bank.py."""
     atoms = _atoms(kernel_size)
-    terms = [term for output in range(n // 2 + 1) for atom in range(len(atoms.frequencies)) for term in _terms(atoms, atom, output, n)]
-    routes, matrix = _routes(atoms, terms, n), _mixing(atoms, terms, n)
+    places = [_Route(*route) for pair in bank.routes(n, kernel_size) for route in pair]
+    routes, matrix = (_Route * len(places))(*places), _mixing(atoms, kernel_size, n)
     values = sample_atoms(kernel_size).values.numpy()
-    places = bank.coefficient_places(kernel_size)
-    coefficient = np.array([(values[a, r, c].imag if im else values[a, r, c].real) for a, im, r, c in places], dtype=np.float32)
+    entries = bank.coefficient_places(kernel_size)
+    coefficient = np.array([(values[a, r, c].imag if im else values[a, r, c].real) for a, im, r, c in entries], dtype=np.float32)
     angles = 2 * np.pi * np.outer(np.arange(n // 2), np.arange(n // 2)) / n
     cosine, sine = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
     count, data = len(atoms.frequencies), [table.ctypes.data for table in (coefficient, cosine, sine)]
@@ -145,74 +119,20 @@ def _products(n: int) -> int:
     return 2 + 3 * (n // 2 - 1)
 
 
-def _product(output: int, n: int) -> int:
-    """The number of the (first) product of an output frequency."""
-    return {0: 0, n // 2: 1}.get(output, 3 * output - 1)
-
-
 def _atoms(kernel_size: int) -> _Atoms:
     frequencies = sample_atoms(kernel_size).frequency.tolist()
-    flat = [atom for atom, k in enumerate(frequencies) if k == 0]
     oscillating = [atom for atom, k in enumerate(frequencies) if k > 0]
-    first_row = {atom: row for row, atom in enumerate(flat)} | {atom: len(flat) + 2 * i for i, atom in enumerate(oscillating)}
-    return _Atoms(frequencies, oscillating, first_row, len(flat) + 2 * len(oscillating))
+    return _Atoms(frequencies, oscillating, bank.rows(kernel_size), len(bank.filters(kernel_size)))
 
 
-def source(output: int, frequency: int, plus: bool, n: int) -> Source:
-    """The response that output frequency m needs of an atom: X(m + k) * psi (plus) or X(m - k) * conj psi.
-
-    Fields are real, so X(-m) = conj X(m), and conj X * psi = conj(X * conj psi).
-    """
-    wanted = (output + frequency if plus else output - frequency) % n
-    if wanted <= n // 2:
-        return Source(wanted, conjugate_atom=not plus, conjugate=False)
-    return Source(n - wanted, conjugate_atom=plus, conjugate=True)
-
-
-def _terms(atoms: _Atoms, atom: int, output: int, n: int) -> list[_Term]:
-    """What an atom adds to an output frequency: its two terms of the sum above, or one where the other is its conjugate."""
-    k, row, real_output = atoms.frequencies[atom], atoms.first_row[atom], output in (0, n // 2)
-    turn = np.exp(-2j * np.pi * output * np.arange(n) / n)  # W(m) = sum over offsets of w turn
-    forward = np.stack((turn, 1j * turn), axis=1)
-    mirrored = np.conj(np.stack((np.conj(turn), 1j * np.conj(turn)), axis=1))  # conj W(-m)
-    scale = (1 if real_output else 2) / n
-    if k == 0:
-        kind, weight = (_SINGLE, forward) if real_output else (_COMPLEX, (forward + mirrored) / 2)
-        return [_Term(atom, output, row, kind, Source(output, False, False), 1.0, scale * weight)]
-    found = []
-    for plus in (True,) if real_output else (True, False):
-        place = source(output, k, plus, n)
-        sign = -1.0 if _conjugated(place, n) else 1.0
-        if real_output:  # Re(W Z): the other term is the conjugate
-            found.append(_Term(atom, output, row, _REAL, place, sign, scale * forward))
-        else:
-            weight = scale * (forward if plus else mirrored) / 2
-            found.append(_Term(atom, output, row if plus else row + 1, _COMPLEX, place, sign, weight))
-    return found
-
-
-def _routes(atoms: _Atoms, terms: list[_Term], n: int) -> ctypes.Array:
-    """Where gconv.c puts each response."""
-    count, step = len(atoms.frequencies), _CHUNK * atoms.rows * _TILE  # floats from product to product
-    routes = (_Route * (n // 2 * count * 2))()
-    for atom, output, row, kind, place, sign, _ in terms:
-        # Planes 0 and n / 2 are the first pair; of the others, pair m holds both parts of frequency m.
-        if place.frequency in (0, n // 2):
-            pair, second = 0, place.frequency != 0
-        else:
-            pair, second = place.frequency, place.conjugate_atom
-        routes[(pair * count + atom) * 2 + second] = _Route(_product(output, n) * step + row * _TILE, step, kind, sign)
-    return routes
-
-
-def _mixing(atoms: _Atoms, terms: list[_Term], n: int) -> np.ndarray:
+def _mixing(atoms: _Atoms, kernel_size: int, n: int) -> np.ndarray:
     """(products rows, n L): what each live weight adds to each entry of the matrices that mix."""
     mixing = np.zeros((_products(n), atoms.rows, n, 2, len(atoms.frequencies)))  # last three: offset, part, atom
-    for atom, output, row, kind, _, sign, weight in terms:
-        first = _product(output, n)
-        if kind == _SINGLE:
+    for atom, output, row, kind, plus, _, sign in bank.destinations(n, kernel_size):
+        first, weight = bank.product(output, n), _factor(output, plus, kind, atoms.frequencies[atom], n)
+        if kind == bank.SINGLE:
             mixing[first, row, :, 0, atom] = weight[:, 0].real
-        elif kind == _REAL:
+        elif kind == bank.REAL:
             mixing[first, row, :, :, atom] = weight.real
             mixing[first, row + 1, :, :, atom] = -sign * weight.imag
         else:  # weight w = u + iv of a row Z = R + i sign I: matrices for R + sign I, for R and for I
@@ -222,11 +142,16 @@ def _mixing(atoms: _Atoms, terms: list[_Term], n: int) -> np.ndarray:
     return np.stack([mixing[:, :, :, part, atom] for part, atom in atoms.live()], axis=-1).reshape(_products(n) * atoms.rows, -1)
 
 
-def _conjugated(place: Source, n: int) -> bool:
-    """Whether a row holds the conjugate of what is meant. A real plane gives X * psi only, whose conjugate is X * conj psi."""
-    if place.frequency in (0, n // 2):
-        return place.conjugate != place.conjugate_atom
-    return place.conjugate
+def _factor(output: int, plus: bool, kind: int, frequency: int, n: int) -> np.ndarray:
+    """(n, 2): what multiplies a response, by a real weight 1 and an imaginary one at each offset; the transform back divides by n."""
+    turn = np.exp(-2j * np.pi * output * np.arange(n) / n)  # W(m) = sum over offsets of w turn
+    forward = np.stack((turn, 1j * turn), axis=1)
+    mirrored = np.conj(np.stack((np.conj(turn), 1j * np.conj(turn)), axis=1))  # conj W(-m)
+    if kind != bank.COMPLEX:  # Re(W Z): the other term is the conjugate
+        return forward / n
+    if frequency == 0:
+        return (forward + mirrored) / n
+    return (forward if plus else mirrored) / n
 
 
 def _adjoint_matrix(n: int, atoms: _Atoms) -> np.ndarray:
