@@ -89,6 +89,20 @@ def test_max_pooling_is_torchs(images, half_height, half_width, levels, has_nan)
         torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("height", [1, 2, 9])
+@pytest.mark.parametrize("width", [5, 9, 17, 24, 65, 73])
+def test_what_an_earlier_call_left_in_memory_reaches_no_result(height, width):
+    """Scratch space is kept from call to call: filled with what is no number, it must not be read where it was not written again."""
+    dsfcnn.set_backend("spectral")
+    before, layer = GConv2d(9, 9, 9, group="C8"), GConv2d(2, 3, 7, group="C8")
+    with torch.no_grad():
+        before(torch.full((1, 9, 8, 16, 80), float("nan")))
+    x = torch.randn(2, 2, 8, height, width, requires_grad=True)
+    y = layer(x)
+    for found in (y, *torch.autograd.grad(y.sum(), (x, layer.weight))):
+        assert found.isfinite().all()
+
+
 def test_the_number_of_threads_changes_no_bit():
     torch.manual_seed(0)
     dsfcnn.set_backend("spectral")
@@ -177,7 +191,7 @@ import ctypes, sys, torch
 from dsfcnn.kernels import calls, library
 from dsfcnn.kernels.tables import plan
 functions = ctypes.CDLL(sys.argv[1])
-functions.dsfcnn_gconv.restype, functions.dsfcnn_blocks.restype = ctypes.c_int, ctypes.c_long
+library.declare(functions)
 library.load = lambda: library.Library(functions, "")
 torch.manual_seed(0)
 for n, kernel_size in ((2, 3), (4, 9), (6, 5), (8, 7), (16, 5)):

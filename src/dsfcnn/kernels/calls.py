@@ -82,14 +82,18 @@ class _Frame:
         return _Maps(listed, len(tensors), *(_pointer(n) for n in numbers))
 
     def run(self) -> None:
-        if _functions().dsfcnn_gconv(ctypes.byref(self.call)):
+        if _functions().dsfcnn_gconv(ctypes.addressof(self.call)):
             raise MemoryError("no memory for the scratch space of a G-convolution; use a smaller batch or image")
 
 
+def _padded(fields: int) -> int:
+    return -(-fields // _LANES) * _LANES
+
+
 def pack(weight: Tensor, packing: Packing) -> Tensor:
-    """Weights (out, in, n, L) to the matrices that mix, as gconv.c reads them: (in, products, rows, out)."""
+    """Weights (out, in, n, L) to the matrices that mix, as gconv.c reads them: (in, products, rows, out padded to 8)."""
     out, inputs = weight.shape[:2]
-    packed = torch.empty(inputs, packing.products, packing.rows, out)
+    packed = torch.empty(inputs, packing.products, packing.rows, _padded(out))
     _weights(weight, packing, _pointer(packed), None, 0)
     return packed
 
@@ -104,9 +108,8 @@ def unpack(parts: Tensor, packing: Packing, like: Tensor) -> Tensor:
 def _weights(weight: Tensor, packing: Packing, packed: int | None, gradient: int | None, parts: int) -> None:
     assert weight.stride()[2:] == (weight.shape[3], 1)
     out, inputs = weight.shape[:2]
-    sizes = _longs(weight.stride(0), weight.stride(1), inputs, out)
-    pointers = [ctypes.c_void_p(packed), ctypes.c_void_p(gradient)]
-    if _functions().dsfcnn_weights(ctypes.byref(packing), *_pointers(weight), *sizes, *pointers, *_longs(parts, torch.get_num_threads())):
+    arguments = (weight.data_ptr(), weight.stride(0), weight.stride(1), inputs, out, packed, gradient, parts, torch.get_num_threads())
+    if _functions().dsfcnn_weights(ctypes.addressof(packing), *arguments):
         raise MemoryError("no memory for the weights of a G-convolution")
 
 
@@ -145,12 +148,11 @@ def convolve_back(
     call.x, call.y = frame.maps([gradient.contiguous()]), frame.maps(found)
     call.read = frame.maps([m.contiguous() for m in maps], activation)
     call.weights = packed.data_ptr()
-    blocks = _functions().dsfcnn_blocks(ctypes.byref(call))
+    blocks = _functions().dsfcnn_blocks(ctypes.addressof(call))
     parts = sums = None
     if weights_too:
-        lanes = -(-out_fields // _LANES) * _LANES
         call.parts = min(_PARTS, blocks)
-        parts = torch.zeros(call.parts, in_fields, tables.products, tables.rows, lanes)
+        parts = torch.zeros(call.parts, in_fields, tables.products, tables.rows, _padded(out_fields))
         call.gradient = parts.data_ptr()
     if activation is not None:
         sums = torch.empty(blocks, out_fields, 2, dtype=torch.float64)

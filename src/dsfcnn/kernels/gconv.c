@@ -358,7 +358,7 @@ struct maps {
 struct call {
   const struct plan *plan;
   struct maps x, y, read;
-  const float *weights; /* (x fields, product, row, y fields) */
+  const float *weights; /* (x fields, product, row, y fields padded to 8) */
   const float *bias;    /* per y field, or NULL */
   float *gradient;      /* of the weights: (part, x fields, product, row, y fields padded to 8), zero on entry; or NULL */
   double *sums;         /* (block, y fields, 2): of the gradient that passes ReLU, and of that times read - centre */
@@ -465,8 +465,9 @@ static void load_row(const struct job *job, const struct block *b, const struct 
   const struct call *call = job->call;
   const long n = call->plan->n, area = call->height * call->width;
   const float *from = field->data + b->image * field->step + row * call->width;
+  const long end = MARGIN + tiles_of(b) * TILE + MARGIN; /* no tile reads further */
   if (b->images > 1 || row < 0 || row >= call->height) {
-    for (long j = 0; j < n; j++) memset(f + j * plane, 0, STRIDE * sizeof(float));
+    for (long j = 0; j < n; j++) memset(f + j * plane, 0, end * sizeof(float));
     if (row < 0 || row >= call->height) return;
     for (long i = 0; i < b->images; i++) /* from left to right: each one's zeros on its right end where the next one starts */
       transform_row(call->plan, from + i * field->step, area, field->by, f + MARGIN + i * job->pitch, plane, call->width);
@@ -477,7 +478,7 @@ static void load_row(const struct job *job, const struct block *b, const struct 
   const long before = b->x ? 0 : MARGIN, after = before + (columns + 7) / 8 * 8;
   for (long j = 0; j < n; j++) {
     memset(f + j * plane, 0, before * sizeof(float));
-    if (after < STRIDE) memset(f + j * plane + after, 0, (STRIDE - after) * sizeof(float));
+    if (after < end) memset(f + j * plane + after, 0, (end - after) * sizeof(float));
   }
   transform_row(call->plan, from + first, area, field->by, f + before, plane, columns);
 }
@@ -564,11 +565,11 @@ static void add_fields(const struct job *job, const struct tile *tile, const str
     }
   }
   for (long g = 0; g < count; g++) {
-    const float *w = job->call->weights + (start * count + g) * rows_of * job->out;
+    const float *w = job->call->weights + (start * count + g) * rows_of * lanes;
     for (long r = 0; r < tile->rows; r++)
       for (long step = 0, first = 0; step < steps; step++) {
         const long outputs = job->out / steps + (step < job->out % steps);
-        mix(outputs, w + first, count * rows_of * job->out, job->out, s->responses + g * product_step + r * row_step,
+        mix(outputs, w + first, count * rows_of * lanes, lanes, s->responses + g * product_step + r * row_step,
             s->products + ((r * count + g) * job->out + first) * TILE, fields, rows_of, start == 0);
         first += outputs;
       }

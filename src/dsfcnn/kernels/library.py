@@ -28,10 +28,18 @@ def load() -> Library:
         return Library(None, f"the kernel cannot be loaded ({error}); install dsfcnn again")
     if not functions.dsfcnn_supported():
         return Library(None, "this processor lacks AVX2 or FMA")
-    functions.dsfcnn_gconv.restype = ctypes.c_int
-    functions.dsfcnn_blocks.restype = ctypes.c_long
+    declare(functions)
     functions.dsfcnn_use_openmp(_openmp_of_torch())
     return Library(functions, "")
+
+
+def declare(functions: ctypes.CDLL) -> None:
+    """What the functions of every convolution take and return; to declare it is also the cheapest way to pass numbers and pointers."""
+    pointer, number = ctypes.c_void_p, ctypes.c_long
+    functions.dsfcnn_gconv.restype, functions.dsfcnn_gconv.argtypes = ctypes.c_int, [pointer]
+    functions.dsfcnn_blocks.restype, functions.dsfcnn_blocks.argtypes = ctypes.c_long, [pointer]
+    functions.dsfcnn_weights.restype = ctypes.c_int
+    functions.dsfcnn_weights.argtypes = [pointer, pointer, number, number, number, number, pointer, pointer, number, number]
 
 
 def _openmp_of_torch() -> ctypes.c_void_p:

@@ -17,11 +17,10 @@ class _GConv(torch.autograd.Function):
     def forward(
         ctx: Any, kernel_size: int, weight: Tensor, bias: Tensor | None, centre: Tensor, scale: Tensor, beta: Tensor, *maps: Tensor
     ) -> Tensor:
-        weight, tables = weight.contiguous(), plan(weight.shape[2], kernel_size)
-        activation = None if centre is None else Activation(centre, scale, beta)
+        weight = weight.contiguous()
         ctx.save_for_backward(weight, centre, scale, beta, *maps)
         ctx.kernel_size = kernel_size
-        return calls.convolve(maps, calls.pack(weight, tables.mixing), weight.shape[0], tables, activation, bias)
+        return _convolve(maps, weight, bias, kernel_size, None if centre is None else Activation(centre, scale, beta))
 
     @staticmethod
     @once_differentiable
@@ -37,6 +36,11 @@ class _GConv(torch.autograd.Function):
         found = calls.convolve_back(gradient, maps, packed, tables, activation, needs_weight)
         to_weight = None if found.parts is None else calls.unpack(found.parts, tables.adjoint, weight.transpose(0, 1)).transpose(0, 1)
         return None, to_weight, to_bias, *_to_activation(activation, found.passed, found.passed_times), *found.maps
+
+
+def _convolve(maps: Sequence[Tensor], weight: Tensor, bias: Tensor | None, kernel_size: int, activation: Activation | None) -> Tensor:
+    tables = plan(weight.shape[2], kernel_size)
+    return calls.convolve(maps, calls.pack(weight.contiguous(), tables.mixing), weight.shape[0], tables, activation, bias)
 
 
 class _Activate(torch.autograd.Function):
@@ -99,6 +103,8 @@ def spectral_gconv(
 
     (N, C, n, H, W) with ``in`` fields in all, weights (out, in, n, L) -> (N, out, n, H, W).
     """
+    if not torch.is_grad_enabled():  # small maps notice what autograd costs
+        return _convolve(maps, weight, bias, kernel_size, activation)
     return _GConv.apply(kernel_size, weight, bias, *(activation or (None, None, None)), *maps)
 
 

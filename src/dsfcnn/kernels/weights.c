@@ -19,9 +19,9 @@ struct job {
   const struct packing *packing;
   float *weights;        /* (out, in, n, live) by the strides below */
   long out_step, in_step, in, out;
-  float *packed;         /* (in, products, rows, out) */
+  float *packed;         /* (in, products, rows, lanes) */
   const float *gradient; /* (parts, in, products, rows, lanes), or NULL: pack */
-  long parts, lanes;
+  long parts, lanes; /* output fields padded to 8 */
   float *scratch;        /* per thread: the weights of one input field as (n, live, lanes) */
   atomic_long next, slot;
 };
@@ -30,23 +30,45 @@ INLINE void add_scaled(float *to, const float *from, float scale, long count) {
   for (long i = 0; i < count; i += 8) STORE(to + i, LOAD(to + i) + SPLAT(scale) * LOAD(from + i));
 }
 
+enum { PRODUCTS = 4 }; /* summed at the same time: fewer loads, and no sum waits for itself */
+
+/* Up to PRODUCTS entries, for 8 output fields: sums over offsets of table times weights. */
+INLINE void pack_row(const long products, const float *table, long table_step, const float *real, const float *imaginary, long n, long step,
+                     float *to, long to_step) {
+  v8 sum[PRODUCTS] = {ZERO};
+  for (long offset = 0; offset < n; offset++, real += step, imaginary += step) {
+    const v8 re = LOAD(real), im = LOAD(imaginary);
+#pragma GCC unroll 4
+    for (long g = 0; g < products; g++) {
+      const float *entry = table + g * table_step + 2 * offset;
+      sum[g] += SPLAT(entry[0]) * re;
+      sum[g] += SPLAT(entry[1]) * im;
+    }
+  }
+#pragma GCC unroll 4
+  for (long g = 0; g < products; g++) STORE(to + g * to_step, sum[g]);
+}
+
 static void pack_field(const struct job *job, long field, float *w) {
   const struct packing *p = job->packing;
-  const long columns = p->n * p->live, lanes = job->lanes;
+  const long n = p->n, columns = n * p->live, lanes = job->lanes, step = p->live * lanes, table_step = p->rows * n * 2, to_step = p->rows * lanes;
   for (long o = 0; o < job->out; o++)
     for (long c = 0; c < columns; c++) w[c * lanes + o] = job->weights[o * job->out_step + field * job->in_step + c];
-  for (long line = 0; line < p->products * p->rows; line++) {
-    const float *table = p->table + line * p->n * 2;
-    const long real = p->columns[line % p->rows * 2], imaginary = p->columns[line % p->rows * 2 + 1];
-    float *to = job->packed + (field * p->products * p->rows + line) * job->out;
-    for (long o = 0; o < job->out; o += 8) {
-      v8 sum = ZERO;
-      for (long offset = 0; offset < p->n; offset++) {
-        const float *at = w + offset * p->live * lanes + o;
-        sum += SPLAT(table[2 * offset]) * LOAD(at + real * lanes);
-        if (imaginary >= 0) sum += SPLAT(table[2 * offset + 1]) * LOAD(at + imaginary * lanes);
+  for (long row = 0; row < p->rows; row++) {
+    const long real = p->columns[2 * row], imaginary = p->columns[2 * row + 1];
+    for (long first = 0; first < p->products; first += PRODUCTS) {
+      const float *table = p->table + first * table_step + row * n * 2;
+      float *to = job->packed + (field * p->products + first) * to_step + row * lanes;
+      for (long o = 0; o < lanes; o += 8) {
+        /* without imaginary part its table is zero, and what that multiplies does not matter */
+        const float *re = w + real * lanes + o, *im = imaginary < 0 ? re : w + imaginary * lanes + o;
+        switch (p->products - first) {
+          case 1: pack_row(1, table, table_step, re, im, n, step, to + o, to_step); break;
+          case 2: pack_row(2, table, table_step, re, im, n, step, to + o, to_step); break;
+          case 3: pack_row(3, table, table_step, re, im, n, step, to + o, to_step); break;
+          default: pack_row(4, table, table_step, re, im, n, step, to + o, to_step);
+        }
       }
-      memcpy(to + o, &sum, (job->out - o < 8 ? job->out - o : 8) * sizeof(float));
     }
   }
 }
