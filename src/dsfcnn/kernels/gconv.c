@@ -518,7 +518,7 @@ static void load_pixels(const struct job *job, const struct block *b, const stru
   float f[8][MAX_N][TILE + 8] __attribute__((aligned(32))); /* a piece ends in zeros up to a multiple of 8 */
   for (long first = 0; first < job->out; first += 8)
     for (long r = 0; r < tile->rows; r++) {
-      memset(f, 0, sizeof f);
+      for (long o = 0; o < 8; o++) memset(f[o], 0, n * sizeof f[o][0]);
       for (long o = first; o < job->out && o < first + 8; o++) {
         const struct field *field = job->read + o;
         for (const struct piece *p = pieces; p < pieces + count; p++)

@@ -22,12 +22,12 @@ struct job {
   float *packed;         /* (in, products, rows, lanes) */
   const float *gradient; /* (parts, in, products, rows, lanes), or NULL: pack */
   long parts, lanes; /* output fields padded to 8 */
-  float *scratch;        /* per thread: the weights of one input field as (n, live, lanes) */
+  float *scratch;        /* per thread: the weights of one input field as (n, live, lanes), and its gradient of all parts */
   atomic_long next, slot;
 };
 
-INLINE void add_scaled(float *to, const float *from, float scale, long count) {
-  for (long i = 0; i < count; i += 8) STORE(to + i, LOAD(to + i) + SPLAT(scale) * LOAD(from + i));
+INLINE void add(float *to, const float *from, long count) {
+  for (long i = 0; i < count; i += 8) STORE(to + i, LOAD(to + i) + LOAD(from + i));
 }
 
 enum { PRODUCTS = 4 }; /* summed at the same time: fewer loads, and no sum waits for itself */
@@ -73,27 +73,45 @@ static void pack_field(const struct job *job, long field, float *w) {
   }
 }
 
-static void unpack_field(const struct job *job, long field, float *w) {
-  const struct packing *p = job->packing;
-  const long lines = p->products * p->rows, columns = p->n * p->live, lanes = job->lanes;
-  float *total = w + columns * lanes;
-  memset(w, 0, columns * lanes * sizeof(float));
-  for (long line = 0; line < lines; line++) {
-    const float *from = job->gradient + (field * lines + line) * lanes, *table = p->table + line * p->n * 2;
-    const long real = p->columns[line % p->rows * 2], imaginary = p->columns[line % p->rows * 2 + 1];
-    memcpy(total, from, lanes * sizeof(float));
-    for (long part = 1; part < job->parts; part++) add_scaled(total, from + part * job->in * lines * lanes, 1.0f, lanes);
-    for (long offset = 0; offset < p->n; offset++) {
-      float *at = w + offset * p->live * lanes;
-      add_scaled(at + real * lanes, total, table[2 * offset], lanes);
-      if (imaginary >= 0) add_scaled(at + imaginary * lanes, total, table[2 * offset + 1], lanes);
+/* The other way: what all products give to the two parts of a weight, at two offsets, for 8 output fields. */
+INLINE void unpack_row(const float *table, long table_step, const float *total, long total_step, long products, float *real, float *imaginary,
+                       long step) {
+  v8 re[2] = {ZERO, ZERO}, im[2] = {ZERO, ZERO};
+  for (long g = 0; g < products; g++, table += table_step, total += total_step) {
+    const v8 value = LOAD(total);
+    for (long i = 0; i < 2; i++) {
+      re[i] += SPLAT(table[2 * i]) * value;
+      im[i] += SPLAT(table[2 * i + 1]) * value;
     }
   }
+  for (long i = 0; i < 2; i++) {
+    STORE(real + i * step, LOAD(real + i * step) + re[i]);
+    if (imaginary) STORE(imaginary + i * step, LOAD(imaginary + i * step) + im[i]);
+  }
+}
+
+static void unpack_field(const struct job *job, long field, float *w) {
+  const struct packing *p = job->packing;
+  const long n = p->n, columns = n * p->live, lanes = job->lanes, step = p->live * lanes, size = p->products * p->rows * lanes;
+  float *total = w + columns * lanes;
+  memset(w, 0, columns * lanes * sizeof(float));
+  memcpy(total, job->gradient + field * size, size * sizeof(float));
+  for (long part = 1; part < job->parts; part++) add(total, job->gradient + (part * job->in + field) * size, size);
+  for (long row = 0; row < p->rows; row++) /* two rows share an atom */
+    for (long o = 0; o < lanes; o += 8)
+      for (long offset = 0; offset < n; offset += 2) {
+        float *at = w + offset * step + o, *real = at + p->columns[2 * row] * lanes;
+        float *imaginary = p->columns[2 * row + 1] < 0 ? NULL : at + p->columns[2 * row + 1] * lanes;
+        unpack_row(p->table + (row * n + offset) * 2, p->rows * n * 2, total + row * lanes + o, p->rows * lanes, p->products, real, imaginary, step);
+      }
   for (long o = 0; o < job->out; o++)
     for (long c = 0; c < columns; c++) job->weights[o * job->out_step + field * job->in_step + c] = w[c * lanes + o];
 }
 
-static long scratch_of(const struct job *job) { return (job->packing->n * job->packing->live + 1) * job->lanes; }
+static long scratch_of(const struct job *job) {
+  const struct packing *p = job->packing;
+  return (p->n * p->live + (job->gradient ? p->products * p->rows : 0)) * job->lanes;
+}
 
 static void work(void *argument) {
   struct job *job = argument;
