@@ -91,9 +91,9 @@ def _padded(fields: int) -> int:
 
 
 def pack(weight: Tensor, packing: Packing) -> Tensor:
-    """Weights (out, in, n, L) to the matrices that mix, as gconv.c reads them: (in, products, rows, out padded to 8)."""
+    """Weights (out, in, n, L) to the matrices that mix, as gconv.c reads them: (products, in, rows, out padded to 8)."""
     out, inputs = weight.shape[:2]
-    packed = torch.empty(inputs, packing.products, packing.rows, _padded(out))
+    packed = torch.empty(packing.products, inputs, packing.rows, _padded(out))
     _weights(weight, packing, _pointer(packed), None, 0)
     return packed
 

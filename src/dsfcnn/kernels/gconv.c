@@ -117,8 +117,29 @@ static bank_function *bank_for(long kernel_size, long n, long pair) {
   return banks[(kernel_size - 3) / 2](n, pair);
 }
 
+/* cos and sin of the transform, e^(i m j 2 pi / n): read from the plan, or constants for 8 orientations, where the compiler then leaves out
+ * every product with 0, 1 and -1. */
+struct turn {
+  float cosine, sine;
+};
+
+INLINE struct turn turn_of(const long n, const struct plan *plan, long m, long j) {
+#define ROOT 0.70710678118654752f
+  static const float eighth[8] = {1, ROOT, 0, -ROOT, -1, -ROOT, 0, ROOT};
+#undef ROOT
+  if (n == 8) return (struct turn){eighth[m * j % 8], eighth[(m * j + 6) % 8]};
+  return (struct turn){plan->cosine[m * (n / 2) + j], plan->sine[m * (n / 2) + j]};
+}
+
+INLINE v8 plus(const long n, v8 sum, float factor, v8 x) {
+  if (n == 8 && factor == 0) return sum;
+  if (n == 8 && factor == 1) return sum + x;
+  if (n == 8 && factor == -1) return sum - x;
+  return sum + SPLAT(factor) * x;
+}
+
 /* Real Fourier transform over orientations of 8 pixels: planes 0 and n/2, then real and imaginary parts of 1, 2, ... */
-INLINE void transform(const long n, const v8 *x, const float *cosine, const float *sine, v8 *f) {
+INLINE void transform(const long n, const struct plan *plan, const v8 *x, v8 *f) {
   const long half = n / 2;
   v8 sum[MAX_N / 2], difference[MAX_N / 2], even = ZERO, odd = ZERO;
   for (long j = 0; j < half; j++) {
@@ -137,8 +158,9 @@ INLINE void transform(const long n, const v8 *x, const float *cosine, const floa
     const v8 *z = m % 2 ? difference : sum;
     v8 re = ZERO, im = ZERO;
     for (long j = 0; j < half; j++) {
-      re += SPLAT(cosine[m * half + j]) * z[j];
-      im -= SPLAT(sine[m * half + j]) * z[j];
+      const struct turn by = turn_of(n, plan, m, j);
+      re = plus(n, re, by.cosine, z[j]);
+      im = plus(n, im, -by.sine, z[j]);
     }
     f[2 * m] = re;
     f[2 * m + 1] = im;
@@ -146,14 +168,17 @@ INLINE void transform(const long n, const v8 *x, const float *cosine, const floa
 }
 
 /* The other way; factors 1/n and 2/n are in the weights. */
-INLINE void transform_back(const long n, const v8 *f, const float *cosine, const float *sine, v8 *y) {
+INLINE void transform_back(const long n, const struct plan *plan, const v8 *f, v8 *y) {
   const long half = n / 2;
+#pragma GCC unroll 4 /* all of 8 orientations, so that turns are constants */
   for (long j = 0; j < half; j++) {
     v8 even = f[0], odd = ZERO, last = j % 2 ? -f[1] : f[1];
     if (half % 2) odd += last; else even += last;
+#pragma GCC unroll 4
     for (long m = 1; m < half; m++) {
-      v8 value = SPLAT(cosine[m * half + j]) * f[2 * m] - SPLAT(sine[m * half + j]) * f[2 * m + 1];
-      if (m % 2) odd += value; else even += value;
+      const struct turn by = turn_of(n, plan, m, j);
+      const v8 value = plus(n, plus(n, m % 2 ? odd : even, by.cosine, f[2 * m]), -by.sine, f[2 * m + 1]);
+      if (m % 2) odd = value; else even = value;
     }
     y[j] = even + odd;
     y[j + half] = even - odd;
@@ -198,7 +223,7 @@ INLINE void transform_row_n(const long n, const struct plan *plan, const float *
     } else {
       for (long j = 0; j < n; j++) in[j] = first_lanes(activated(load_some(x + j * plane + i, width - i), by), width - i);
     }
-    transform(n, in, plan->cosine, plan->sine, out);
+    transform(n, plan, in, out);
     for (long j = 0; j < n; j++) STORE(f + j * f_plane + i, out[j]);
   }
 }
@@ -234,7 +259,7 @@ INLINE void output_row_n(const long n, const struct plan *plan, const float *pro
       f[2 * m] = t1 - t3;
       f[2 * m + 1] = t1 + t2;
     }
-    transform_back(n, f, plan->cosine, plan->sine, y);
+    transform_back(n, plan, f, y);
     for (long j = 0; j < n; j++) STORE(out[j] + x, y[j]);
   }
 }
@@ -262,24 +287,20 @@ INLINE void store_row(const float *from, const struct passage *through, float *t
   }
 }
 
-/* c[o][TILE] (+)= sum over fields and rows of w[field][row][o] b[field][row][TILE], for a constant number of outputs. */
-INLINE void mix_n(const long outputs, const float *restrict w, long w_field, long w_row, const float *restrict b, float *restrict c, long fields,
-                  long rows, int first) {
+/* c[o][TILE] (+)= sum over rows of w[row][o] b[row][TILE], for a constant number of outputs. */
+INLINE void mix_n(const long outputs, const float *restrict w, long w_row, const float *restrict b, float *restrict c, long rows, int first) {
   v8 left[MAX_OUT], right[MAX_OUT];
 #pragma GCC unroll 6
   for (long o = 0; o < outputs; o++) {
     left[o] = first ? ZERO : LOAD(c + TILE * o);
     right[o] = first ? ZERO : LOAD(c + TILE * o + 8);
   }
-  for (long field = 0; field < fields; field++, w += w_field) {
-    const float *now = w;
-    for (long r = 0; r < rows; r++, now += w_row, b += TILE) {
-      v8 x = LOAD(b), y = LOAD(b + 8);
+  for (long r = 0; r < rows; r++, w += w_row, b += TILE) {
+    v8 x = LOAD(b), y = LOAD(b + 8);
 #pragma GCC unroll 6
-      for (long o = 0; o < outputs; o++) {
-        left[o] += SPLAT(now[o]) * x;
-        right[o] += SPLAT(now[o]) * y;
-      }
+    for (long o = 0; o < outputs; o++) {
+      left[o] += SPLAT(w[o]) * x;
+      right[o] += SPLAT(w[o]) * y;
     }
   }
 #pragma GCC unroll 6
@@ -289,10 +310,10 @@ INLINE void mix_n(const long outputs, const float *restrict w, long w_field, lon
   }
 }
 
-static void mix(long outputs, const float *w, long w_field, long w_row, const float *b, float *c, long fields, long rows, int first) {
+static void mix(long outputs, const float *w, long w_row, const float *b, float *c, long rows, int first) {
 #define CASE(count) \
   case count: \
-    mix_n(count, w, w_field, w_row, b, c, fields, rows, first); \
+    mix_n(count, w, w_row, b, c, rows, first); \
     break;
   switch (outputs) { CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) }
 #undef CASE
@@ -358,7 +379,7 @@ struct maps {
 struct call {
   const struct plan *plan;
   struct maps x, y, read;
-  const float *weights; /* (x fields, product, row, y fields padded to 8) */
+  const float *weights; /* (product, x fields, row, y fields padded to 8) */
   const float *bias;    /* per y field, or NULL */
   float *gradient;      /* of the weights: (part, x fields, product, row, y fields padded to 8), zero on entry; or NULL */
   double *sums;         /* (block, y fields, 2): of the gradient that passes ReLU, and of that times read - centre */
@@ -565,12 +586,12 @@ static void add_fields(const struct job *job, const struct tile *tile, const str
     }
   }
   for (long g = 0; g < count; g++) {
-    const float *w = job->call->weights + (start * count + g) * rows_of * lanes;
+    const float *w = job->call->weights + (g * job->in + start) * rows_of * lanes;
     for (long r = 0; r < tile->rows; r++)
       for (long step = 0, first = 0; step < steps; step++) {
         const long outputs = job->out / steps + (step < job->out % steps);
-        mix(outputs, w + first, count * rows_of * lanes, lanes, s->responses + g * product_step + r * row_step,
-            s->products + ((r * count + g) * job->out + first) * TILE, fields, rows_of, start == 0);
+        mix(outputs, w + first, lanes, s->responses + g * product_step + r * row_step,
+            s->products + ((r * count + g) * job->out + first) * TILE, fields * rows_of, start == 0);
         first += outputs;
       }
     for (long field = 0; gradient && field < fields; field++)

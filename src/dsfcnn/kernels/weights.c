@@ -19,7 +19,7 @@ struct job {
   const struct packing *packing;
   float *weights;        /* (out, in, n, live) by the strides below */
   long out_step, in_step, in, out;
-  float *packed;         /* (in, products, rows, lanes) */
+  float *packed;         /* (products, in, rows, lanes) */
   const float *gradient; /* (parts, in, products, rows, lanes), or NULL: pack */
   long parts, lanes; /* output fields padded to 8 */
   float *scratch;        /* per thread: the weights of one input field as (n, live, lanes), and its gradient of all parts */
@@ -51,14 +51,15 @@ INLINE void pack_row(const long products, const float *table, long table_step, c
 
 static void pack_field(const struct job *job, long field, float *w) {
   const struct packing *p = job->packing;
-  const long n = p->n, columns = n * p->live, lanes = job->lanes, step = p->live * lanes, table_step = p->rows * n * 2, to_step = p->rows * lanes;
+  const long n = p->n, columns = n * p->live, lanes = job->lanes, step = p->live * lanes;
+  const long table_step = p->rows * n * 2, to_step = job->in * p->rows * lanes;
   for (long o = 0; o < job->out; o++)
     for (long c = 0; c < columns; c++) w[c * lanes + o] = job->weights[o * job->out_step + field * job->in_step + c];
   for (long row = 0; row < p->rows; row++) {
     const long real = p->columns[2 * row], imaginary = p->columns[2 * row + 1];
     for (long first = 0; first < p->products; first += PRODUCTS) {
       const float *table = p->table + first * table_step + row * n * 2;
-      float *to = job->packed + (field * p->products + first) * to_step + row * lanes;
+      float *to = job->packed + first * to_step + (field * p->rows + row) * lanes;
       for (long o = 0; o < lanes; o += 8) {
         /* without imaginary part its table is zero, and what that multiplies does not matter */
         const float *re = w + real * lanes + o, *im = imaginary < 0 ? re : w + imaginary * lanes + o;
@@ -102,7 +103,8 @@ static void unpack_field(const struct job *job, long field, float *w) {
       for (long offset = 0; offset < n; offset += 2) {
         float *at = w + offset * step + o, *real = at + p->columns[2 * row] * lanes;
         float *imaginary = p->columns[2 * row + 1] < 0 ? NULL : at + p->columns[2 * row + 1] * lanes;
-        unpack_row(p->table + (row * n + offset) * 2, p->rows * n * 2, total + row * lanes + o, p->rows * lanes, p->products, real, imaginary, step);
+        unpack_row(p->table + (row * n + offset) * 2, p->rows * n * 2, total + row * lanes + o, p->rows * lanes, p->products, real,
+                   imaginary, step);
       }
   for (long o = 0; o < job->out; o++)
     for (long c = 0; c < columns; c++) job->weights[o * job->out_step + field * job->in_step + c] = w[c * lanes + o];
