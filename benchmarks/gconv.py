@@ -2,9 +2,9 @@
 
     python benchmarks/gconv.py [--model dsf-nuclei] [--side 256] [--batch 1] [--threads 1 2] [--rounds 7]
 
-Both are timed in turns in one process, weights included: dense writes its filters out, spectral packs its matrices. A ratio is that of
-the medians over rounds, with the quartiles of the rounds' own ratios; the sum is over all layers of the model, each counted as often as it
-occurs. Run it on a quiet machine.
+Both are timed in turns in one process that keeps its memory (dsfcnn.kernels.memory), as the commands do, weights included: dense writes
+its filters out, spectral packs its matrices. A ratio is that of the medians over rounds, with the quartiles of the rounds' own ratios; the
+sum is over all layers of the model, each counted as often as it occurs. Run it on a quiet machine.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from torch import Tensor
 
 import dsfcnn
 from dsfcnn.kernels import backend
+from dsfcnn.kernels.memory import keep_memory
 from dsfcnn.layers import GConv2d
 
 Shape = tuple[int, int, int, int, int, int]  # fields read, written, kernel size, orientations, height, width
@@ -92,6 +93,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     options = parser.parse_args()
+    keep_memory()
     shapes = layer_shapes(options.model, options.side)
     for threads in options.threads:
         torch.set_num_threads(threads)
