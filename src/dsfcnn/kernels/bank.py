@@ -174,12 +174,8 @@ def product(output: int, n: int) -> int:
 
 def rows(kernel_size: int) -> dict[int, int]:
     """The row of a product that each atom's first response fills: one row for atoms of frequency 0, which come first, two for others."""
-    frequencies = [parts[0].frequency for parts in _parts(kernel_size)]
-    found: dict[int, int] = {}
-    for atom in sorted(range(len(frequencies)), key=lambda atom: frequencies[atom] > 0):
-        before = list(found)
-        found[atom] = sum(2 if frequencies[other] else 1 for other in before)
-    return found
+    atoms = sorted(_parts(kernel_size), key=len)  # an atom of frequency 0 has one part
+    return {parts[0].atom: sum(len(before) for before in atoms[:i]) for i, parts in enumerate(atoms)}
 
 
 def destinations(n: int, kernel_size: int) -> Iterator[Destination]:
@@ -315,29 +311,25 @@ def _up_down(plane: str, tap: Tap, half: int) -> str:
 
 def write_variants(kernel_size: int) -> str:
     """Functions of the bank for each pair of planes, with constant routes where there are some, and the list of them."""
-    text, listed = "", []
+    text = ""
 
-    def add(name: str, routes: str, real_pair: bool) -> None:
+    def add(name: str, routes: str, pair: int) -> None:
         nonlocal text
         text += f"static __attribute__((noinline)) void {name}(BANK_ARGUMENTS, const struct route *routes) {{\n"
-        text += f"  bank{kernel_size}(re, im, stride, rows, down, coefficient, out, row_step, {routes}, {int(real_pair)});\n}}\n"
+        text += f"  bank{kernel_size}(re, im, stride, rows, down, coefficient, out, row_step, {routes}, {int(pair == 0)});\n}}\n"
 
+    choice = ""
     for n in ROUTED:
-        for pair, found in enumerate(routes(n, kernel_size)):
-            name = f"bank{kernel_size}_{n}_{pair}"
+        names = [f"bank{kernel_size}_{n}_{pair}" for pair in range(n // 2)]
+        for pair, (name, found) in enumerate(zip(names, routes(n, kernel_size))):
             entries = ", ".join(f"{{{route.offset}, {route.step}, {route.kind}, {route.sign}}}" for route in found)
             text += f"static const struct route {name}_routes[] = {{{entries}}};\n"
-            add(name, f"{name}_routes", pair == 0)
-            listed.append((n, name))
-    for name, real_pair in (("complex", False), ("real", True)):
-        add(f"bank{kernel_size}_{name}", "routes", real_pair)
-    cases = "".join(
-        f"  static bank_function *const of_{n}[] = {{{', '.join(name for number, name in listed if number == n)}}};\n"
-        f"  if (n == {n}) return of_{n}[pair];\n"
-        for n in ROUTED
-    )
-    last = f"  return pair ? bank{kernel_size}_complex : bank{kernel_size}_real;\n"
-    return f"{text}static bank_function *bank{kernel_size}_for(long n, long pair) {{\n{cases}{last}}}\n"
+            add(name, f"{name}_routes", pair)
+        choice += f"  static bank_function *const of_{n}[] = {{{', '.join(names)}}};\n  if (n == {n}) return of_{n}[pair];\n"
+    add(f"bank{kernel_size}_complex", "routes", 1)
+    add(f"bank{kernel_size}_real", "routes", 0)
+    choice += f"  return pair ? bank{kernel_size}_complex : bank{kernel_size}_real;\n"
+    return f"{text}static bank_function *bank{kernel_size}_for(long n, long pair) {{\n{choice}}}\n"
 
 
 def write_banks() -> str:
