@@ -21,7 +21,7 @@ def keep_memory() -> bool:
 def keep_small_memory() -> bool:
     """As ``keep_memory``, for tensors up to 32 MB; larger ones go back to the system at once and leave no holes between each other.
 
-    A prediction then takes 1.2 GB where it took 1.6 to 1.8, in 6 % more time; larger tiles in that memory gain more than that.
+    A prediction then needs a third less memory and some 6 % more time (docs/performance.md).
     """
     return _set((_MMAP_THRESHOLD, _LARGEST_THRESHOLD), (_TRIM_THRESHOLD, 2**31 - 1))
 
