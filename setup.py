@@ -38,7 +38,7 @@ setup(
         Extension(
             "dsfcnn.kernels._gconv",
             sources=[f"src/dsfcnn/kernels/{name}.c" for name in ("gconv", "fields", "weights", "pool", "threads")],
-            depends=[f"src/dsfcnn/kernels/{name}" for name in ("bank.py", "vectors.h", "threads.h")],
+            depends=[f"src/dsfcnn/kernels/{name}" for name in ("bank.py", "vectors.h", "threads.h", "weights.h")],
             extra_compile_args=["-O3", "-ffp-contract=fast", "-std=gnu11", "-pthread", *ARCHITECTURE],
             extra_link_args=["-pthread"],
             optional=True,

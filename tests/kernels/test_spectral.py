@@ -202,10 +202,8 @@ for n, kernel_size in ((2, 3), (4, 9), (6, 5), (8, 7), (16, 5)):
         maps = [torch.randn(images, count, n, height, width) for count in (fields, more) if count]
         weight, gradient = torch.randn(out, fields + more, n, tables.rows), torch.randn(images, out, n, height, width)
         for activation in (None, calls.Activation(*torch.randn(3, fields + more))):
-            calls.convolve(maps, calls.pack(weight, tables.mixing), out, tables, activation, torch.randn(out))
-            across = weight.transpose(0, 1)
-            found = calls.convolve_back(gradient, maps, calls.pack(across, tables.adjoint), tables, activation, weights_too=True)
-            calls.unpack(found.parts, tables.adjoint, across)
+            calls.convolve(maps, weight, tables, activation, torch.randn(out))
+            calls.convolve_back(gradient, maps, weight, tables, activation, weight_too=True)
         numbers = torch.randn(3, fields)
         calls.moments(maps[0]), calls.affine(maps[0], *numbers[:2])
         calls.activate_back(maps[0], maps[0], calls.Activation(*numbers))

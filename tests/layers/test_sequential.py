@@ -99,7 +99,7 @@ def test_convolutions_are_done_together_with_the_norm_before(monkeypatch):
     dsfcnn.set_backend("spectral")
     seen = []
     convolve = calls.convolve
-    monkeypatch.setattr(calls, "convolve", lambda maps, *a, **k: seen.append((len(maps), a[3] is not None)) or convolve(maps, *a, **k))
+    monkeypatch.setattr(calls, "convolve", lambda maps, *a, **k: seen.append((len(maps), a[2] is not None)) or convolve(maps, *a, **k))
     GDenseBlock(3, 2, group="C4")(torch.randn(1, 3, 4, 9, 9))
     assert seen == [(1, True), (1, True), (2, True), (1, True), (3, True)]
 

@@ -1,6 +1,7 @@
 """Calls of the compiled kernel: tensors in, tensors out, no gradients."""
 
 import ctypes
+from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,9 +10,6 @@ from torch import Tensor
 
 from dsfcnn.kernels import library
 from dsfcnn.kernels.tables import Packing, Plan
-
-_LANES = 8  # floats of a vector
-_PARTS = 8  # sums of the weights' gradient that are kept apart: the same for every number of threads
 
 
 class Activation(NamedTuple):
@@ -25,40 +23,18 @@ class Activation(NamedTuple):
         return self.beta - self.centre * self.scale
 
 
-class _Map(ctypes.Structure):
-    _fields_ = (("data", ctypes.c_void_p), ("fields", ctypes.c_long))
+class _Maps:
+    """struct maps of gconv.c, as numbers; keeps what they point to."""
+
+    def __init__(self, tensors: Sequence[Tensor] = (), activation: Activation | None = None):
+        listed = array("l", [number for tensor in tensors for number in (tensor.data_ptr(), tensor.shape[1])])
+        read_by = () if activation is None else (activation.centre.contiguous(), activation.scale.contiguous(), activation.shift())
+        self.kept = listed, tensors, read_by
+        self.numbers = (listed.buffer_info()[0], len(tensors), *([tensor.data_ptr() for tensor in read_by] or (0, 0, 0)))
 
 
-class _Maps(ctypes.Structure):
-    _fields_ = (
-        ("list", ctypes.POINTER(_Map)),
-        ("count", ctypes.c_long),
-        ("centre", ctypes.c_void_p),
-        ("scale", ctypes.c_void_p),
-        ("shift", ctypes.c_void_p),
-    )
-
-
-class _Call(ctypes.Structure):
-    _fields_ = (
-        ("plan", ctypes.c_void_p),
-        ("x", _Maps),
-        ("y", _Maps),
-        ("read", _Maps),
-        ("weights", ctypes.c_void_p),
-        ("bias", ctypes.c_void_p),
-        ("gradient", ctypes.c_void_p),
-        ("sums", ctypes.c_void_p),
-        ("images", ctypes.c_long),
-        ("height", ctypes.c_long),
-        ("width", ctypes.c_long),
-        ("parts", ctypes.c_long),
-        ("threads", ctypes.c_long),
-    )
-
-
-def _pointer(tensor: Tensor | None) -> int | None:
-    return None if tensor is None else tensor.data_ptr()
+def _pointer(tensor: Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
 
 
 def _functions() -> ctypes.CDLL:
@@ -67,99 +43,62 @@ def _functions() -> ctypes.CDLL:
     return functions
 
 
-class _Frame:
-    """The arguments of one call of gconv.c; keeps what its pointers point to."""
-
-    def __init__(self, tables: Plan, size: tuple[int, int, int]):
-        self.kept: list[object] = [tables]
-        self.call = _Call(plan=ctypes.addressof(tables.struct), threads=torch.get_num_threads())
-        self.call.images, self.call.height, self.call.width = size
-
-    def maps(self, tensors: Sequence[Tensor], activation: Activation | None = None) -> _Maps:
-        listed = (_Map * len(tensors))(*[_Map(tensor.data_ptr(), tensor.shape[1]) for tensor in tensors])
-        numbers = (None,) * 3 if activation is None else (activation.centre.contiguous(), activation.scale.contiguous(), activation.shift())
-        self.kept += [listed, *tensors, *numbers]
-        return _Maps(listed, len(tensors), *(_pointer(n) for n in numbers))
-
-    def run(self) -> None:
-        if _functions().dsfcnn_gconv(ctypes.addressof(self.call)):
-            raise MemoryError("no memory for the scratch space of a G-convolution; use a smaller batch or image")
-
-
-def _padded(fields: int) -> int:
-    return -(-fields // _LANES) * _LANES
-
-
-def pack(weight: Tensor, packing: Packing) -> Tensor:
-    """Weights (out, in, n, L) to the matrices that mix, as gconv.c reads them: (products, in, rows, out padded to 8)."""
-    out, inputs = weight.shape[:2]
-    packed = torch.empty(packing.products, inputs, packing.rows, _padded(out))
-    _weights(weight, packing, _pointer(packed), None, 0)
-    return packed
-
-
-def unpack(parts: Tensor, packing: Packing, like: Tensor) -> Tensor:
-    """The gradient of ``pack``, summed over parts (parts, in, products, rows, out padded to 8), with shape and strides of the weights."""
-    found = torch.empty_strided(like.shape, like.stride())
-    _weights(found, packing, None, _pointer(parts), parts.shape[0])
-    return found
-
-
-def _weights(weight: Tensor, packing: Packing, packed: int | None, gradient: int | None, parts: int) -> None:
+def _gconv(
+    tables: Plan,
+    packing: Packing,
+    x: _Maps,
+    y: _Maps,
+    read: _Maps,
+    weight: Tensor,
+    size: torch.Size,
+    *,
+    to_weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    sums: Tensor | None = None,
+) -> None:
+    """One call of gconv.c, for weights (y fields, x fields, n, L) and maps of this size; what it reads is struct call, as numbers."""
     assert weight.stride()[2:] == (weight.shape[3], 1)
-    out, inputs = weight.shape[:2]
-    arguments = (weight.data_ptr(), weight.stride(0), weight.stride(1), inputs, out, packed, gradient, parts, torch.get_num_threads())
-    if _functions().dsfcnn_weights(ctypes.addressof(packing), *arguments):
-        raise MemoryError("no memory for the weights of a G-convolution")
+    images, _, _, height, width = size
+    weights = weight.data_ptr(), _pointer(to_weight), weight.stride(0), weight.stride(1)
+    plans, maps = (ctypes.addressof(tables.struct), ctypes.addressof(packing)), (*x.numbers, *y.numbers, *read.numbers)
+    call = array("l", (*plans, *maps, *weights, _pointer(bias), _pointer(sums), images, height, width, torch.get_num_threads()))
+    if _functions().dsfcnn_gconv(call.buffer_info()[0]):
+        raise MemoryError("no memory for the scratch space of a G-convolution; use a smaller batch or image")
 
 
 def convolve(
-    maps: Sequence[Tensor], packed: Tensor, out_fields: int, tables: Plan, activation: Activation | None = None, bias: Tensor | None = None
+    maps: Sequence[Tensor], weight: Tensor, tables: Plan, activation: Activation | None = None, bias: Tensor | None = None
 ) -> Tensor:
-    """One layer: maps (N, C, n, H, W) that stand side by side, through the activation, to (N, out_fields, n, H, W)."""
-    images, _, n, height, width = maps[0].shape
-    y = torch.empty(images, out_fields, n, height, width)
-    frame = _Frame(tables, (images, height, width))
-    frame.call.x, frame.call.y = frame.maps([m.contiguous() for m in maps], activation), frame.maps([y])
-    bias = None if bias is None else bias.contiguous()
-    frame.call.weights, frame.call.bias = packed.data_ptr(), _pointer(bias)
-    frame.run()
+    """One layer: maps (N, C, n, H, W) that stand side by side, through the activation, by weights (out, in, n, L) to (N, out, n, H, W)."""
+    maps, weight, bias = [m.contiguous() for m in maps], weight.contiguous(), None if bias is None else bias.contiguous()
+    images, _, *size = maps[0].shape
+    y = torch.empty(images, weight.shape[0], *size)
+    _gconv(tables, tables.mixing, _Maps(maps, activation), _Maps([y]), _Maps(), weight, y.shape, bias=bias)
     return y
 
 
 class Gradients(NamedTuple):
-    """What ``convolve_back`` finds; ``parts`` and the sums are None where they were not wanted."""
+    """What ``convolve_back`` finds; those of the weights and the sums are None where they were not wanted."""
 
     maps: list[Tensor]
-    parts: Tensor | None  # of the adjoint's packed weights, to be summed by ``unpack``
+    weight: Tensor | None
     passed: Tensor | None  # per field, in double: sum of the gradient that passes the ReLU
     passed_times: Tensor | None  # and of that times x - centre
 
 
 def convolve_back(
-    gradient: Tensor, maps: Sequence[Tensor], packed: Tensor, tables: Plan, activation: Activation | None, weights_too: bool
+    gradient: Tensor, maps: Sequence[Tensor], weight: Tensor, tables: Plan, activation: Activation | None, weight_too: bool
 ) -> Gradients:
-    """The gradient of ``convolve``, by the adjoint layer, whose packed weights are given."""
-    images, in_fields, _, height, width = gradient.shape
+    """The gradient of ``convolve``, by the adjoint layer."""
+    gradient, maps, weight = gradient.contiguous(), [m.contiguous() for m in maps], weight.contiguous()
     found = [torch.empty(m.shape) for m in maps]
-    out_fields = sum(m.shape[1] for m in maps)
-    frame = _Frame(tables, (images, height, width))
-    call = frame.call
-    call.x, call.y = frame.maps([gradient.contiguous()]), frame.maps(found)
-    call.read = frame.maps([m.contiguous() for m in maps], activation)
-    call.weights = packed.data_ptr()
-    blocks = _functions().dsfcnn_blocks(ctypes.addressof(call))
-    parts = sums = None
-    if weights_too:
-        call.parts = min(_PARTS, blocks)
-        parts = torch.zeros(call.parts, in_fields, tables.products, tables.rows, _padded(out_fields))
-        call.gradient = parts.data_ptr()
-    if activation is not None:
-        sums = torch.empty(blocks, out_fields, 2, dtype=torch.float64)
-        call.sums = sums.data_ptr()
-    frame.run()
-    passed, passed_times = (None, None) if sums is None else sums.sum(0).unbind(1)
-    return Gradients(found, parts, passed, passed_times)
+    to_weight = torch.empty(weight.shape) if weight_too else None
+    sums = None if activation is None else torch.empty(weight.shape[1], 2, dtype=torch.float64)
+    across, size = weight.transpose(0, 1), gradient.shape
+    numbers = _Maps([gradient]), _Maps(found), _Maps(maps, activation)
+    _gconv(tables, tables.adjoint, *numbers, across, size, to_weight=to_weight, sums=sums)
+    passed, passed_times = (None, None) if sums is None else sums.unbind(1)
+    return Gradients(found, to_weight, passed, passed_times)
 
 
 def moments(x: Tensor) -> tuple[Tensor, Tensor]:

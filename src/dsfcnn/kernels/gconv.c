@@ -1,6 +1,6 @@
 /* Steerable group convolution in the orientation-Fourier domain, float32, for C_n with even n. docs/performance.md has the mathematics.
  *
- * One call is one layer. Work goes by strips of a few rows of one image; for each strip:
+ * One call is one layer. Its weights are packed into matrices (weights.c); then work goes by strips of a few rows of one image; for each strip:
  *   1. the rows of all input fields are transformed over their n orientations, into padded planes that stay in cache;
  *   2. for each tile of 16 columns and a few fields at a time, the bank (bank.py) applies all atoms to each pair of planes, and routes the
  *      responses into rows of the products that need them;
@@ -18,6 +18,7 @@
 
 #include "threads.h"
 #include "vectors.h"
+#include "weights.h"
 
 enum {
   TILE = 16,      /* columns of a tile */
@@ -26,6 +27,7 @@ enum {
   CHUNK = 4,      /* input fields whose responses are held at once */
   MAX_N = 32,     /* orientations */
   MAX_OUT = 6,    /* output fields of one step of the product */
+  PARTS = 8,      /* sums of the weights' gradient that are kept apart, at most: the same for every number of threads */
   MARGIN = 8,     /* zeros left and right of a padded row; at least half a kernel, and keeps rows aligned */
 };
 
@@ -375,15 +377,20 @@ struct maps {
   const float *centre, *scale, *shift; /* per field, the batch norm (then ReLU) through which they are read; NULL: as they are */
 };
 
-/* One call: a layer from x to y; and in the backward pass, where y is the gradient to ``read``, the gradients that ``read`` makes possible. */
+/* Only longs and pointers, for calls.py writes it as a row of numbers.
+ *
+ * One call: a layer from x to y; and in the backward pass, where y is the gradient to ``read``, the gradients that ``read`` makes
+ * possible. */
 struct call {
   const struct plan *plan;
+  const struct packing *packing;
   struct maps x, y, read;
-  const float *weights; /* (product, x fields, row, y fields padded to 8) */
-  const float *bias;    /* per y field, or NULL */
-  float *gradient;      /* of the weights: (part, x fields, product, row, y fields padded to 8), zero on entry; or NULL */
-  double *sums;         /* (block, y fields, 2): of the gradient that passes ReLU, and of that times read - centre */
-  long images, height, width, parts, threads;
+  const float *weights;  /* (y fields, x fields, n, live), by the steps below */
+  float *gradient;       /* of the weights, likewise; or NULL */
+  long y_step, x_step;   /* of weights, from field to field */
+  const float *bias;     /* per y field, or NULL */
+  double *sums;          /* (y fields, 2): of the gradient that passes ReLU, and of that times read - centre; or NULL */
+  long images, height, width, threads;
 };
 
 /* Where one field lies, and how it is read. */
@@ -399,17 +406,24 @@ struct job {
   struct field *x, *y, *read; /* read: NULL in the forward pass */
   long in, out, blocks;
   long beside, pitch; /* images side by side in a block, and columns from one to the next */
+  float *packed;      /* (product, x fields, row, y fields padded to 8) */
+  float *gradients;   /* (part, x fields, product, row, y fields padded to 8), of the packed weights */
+  double *sums;       /* (block, y fields, 2) */
   float *scratch;
   long scratch_size; /* floats per thread */
-  atomic_long next, slot;
+  struct stage packing, parts, unpacking; /* of x fields, of runs of blocks, of x fields */
+  atomic_long slot;
 };
 
 /* What one thread works with. */
 struct scratch {
-  float *planes, *responses, *products, *pixels, *sums;
+  float *planes, *responses, *products, *pixels, *sums, *weights;
 };
 
 static long products_of(const struct plan *plan) { return 2 + 3 * (plan->n / 2 - 1); }
+
+static long lanes_of(const struct job *job) { return (job->out + 7) / 8 * 8; } /* y fields, padded */
+
 /* Narrow images stand side by side in a block, half a kernel of zeros apart, where that fills its tiles better. */
 static void lay_side_by_side(const struct call *call, long *beside, long *pitch) {
   const long gap = call->plan->kernel_size / 2;
@@ -535,7 +549,7 @@ INLINE void transpose(v8 *a) {
 static void load_pixels(const struct job *job, const struct block *b, const struct tile *tile, const struct piece *pieces, long count,
                         float *pixels) {
   const struct call *call = job->call;
-  const long n = call->plan->n, lanes = (job->out + 7) / 8 * 8, product = MAX_ROWS * TILE * lanes;
+  const long n = call->plan->n, lanes = lanes_of(job), product = MAX_ROWS * TILE * lanes;
   float f[8][MAX_N][TILE + 8] __attribute__((aligned(32))); /* a piece ends in zeros up to a multiple of 8 */
   for (long first = 0; first < job->out; first += 8)
     for (long r = 0; r < tile->rows; r++) {
@@ -575,7 +589,7 @@ static void load_pixels(const struct job *job, const struct block *b, const stru
 static void add_fields(const struct job *job, const struct tile *tile, const struct scratch *s, long start, float *gradient) {
   const struct plan *plan = job->call->plan;
   const long n = plan->n, rows_of = plan->rows, count = products_of(plan), plane = (MAX_ROWS + 2 * (plan->kernel_size / 2)) * STRIDE;
-  const long product_step = CHUNK * rows_of * TILE, row_step = count * product_step, lanes = (job->out + 7) / 8 * 8;
+  const long product_step = CHUNK * rows_of * TILE, row_step = count * product_step, lanes = lanes_of(job);
   const long fields = job->in - start < CHUNK ? job->in - start : CHUNK, steps = (job->out + MAX_OUT - 1) / MAX_OUT;
   for (long pair = 0; pair < n / 2; pair++) {
     bank_function *bank = bank_for(plan->kernel_size, n, pair);
@@ -586,7 +600,7 @@ static void add_fields(const struct job *job, const struct tile *tile, const str
     }
   }
   for (long g = 0; g < count; g++) {
-    const float *w = job->call->weights + (g * job->in + start) * rows_of * lanes;
+    const float *w = job->packed + (g * job->in + start) * rows_of * lanes;
     for (long r = 0; r < tile->rows; r++)
       for (long step = 0, first = 0; step < steps; step++) {
         const long outputs = job->out / steps + (step < job->out % steps);
@@ -634,7 +648,7 @@ static void do_block(const struct job *job, const struct scratch *s, long number
     for (long start = 0; start < job->in; start += CHUNK) add_fields(job, &tile, s, start, gradient);
     store_tile(job, &b, &tile, pieces, count, s);
   }
-  for (long i = 0; call->sums && i < 2 * job->out; i++) call->sums[number * 2 * job->out + i] = sum_of(((v8 *)s->sums)[i]);
+  for (long i = 0; call->sums && i < 2 * job->out; i++) job->sums[number * 2 * job->out + i] = sum_of(((v8 *)s->sums)[i]);
 }
 
 static long in_cache_lines(long floats) { return (floats + 15) / 16 * 16; }
@@ -642,39 +656,71 @@ static long in_cache_lines(long floats) { return (floats + 15) / 16 * 16; }
 /* Floats of scratch space for one thread; and its places, if there is memory for them already. */
 static long lay_out(const struct job *job, float *memory, struct scratch *s) {
   const struct plan *plan = job->call->plan;
-  const long count = products_of(plan), lanes = (job->out + 7) / 8 * 8;
+  const long count = products_of(plan);
   const long sizes[] = {
       job->in * plan->n * (MAX_ROWS + 2 * (plan->kernel_size / 2)) * STRIDE,
       MAX_ROWS * count * CHUNK * plan->rows * TILE,
       MAX_ROWS * count * job->out * TILE,
-      job->call->gradient ? count * MAX_ROWS * TILE * lanes : 0,
+      job->call->gradient ? count * MAX_ROWS * TILE * lanes_of(job) : 0,
       2 * job->out * 8,
+      dsfcnn_weights_scratch(job->call->packing, job->out),
   };
-  float **places[] = {&s->planes, &s->responses, &s->products, &s->pixels, &s->sums};
+  float **places[] = {&s->planes, &s->responses, &s->products, &s->pixels, &s->sums, &s->weights};
   long total = 0;
-  for (long i = 0; i < 5; i++) {
+  for (long i = 0; i < 6; i++) {
     *places[i] = memory ? memory + total : NULL;
     total += in_cache_lines(sizes[i]);
   }
   return total;
 }
 
-/* What one thread does: takes blocks until none is left; or, for gradients, parts: fixed runs of blocks with a sum each, so that the result does
- * not depend on the number of threads. */
+static long matrices_of(const struct job *job) { return job->in * products_of(job->call->plan) * job->call->plan->rows * lanes_of(job); }
+
+/* The same for what all threads share. */
+static long lay_out_shared(struct job *job, float *memory) {
+  const long packed = in_cache_lines(matrices_of(job)), gradients = job->call->gradient ? in_cache_lines(job->parts.items * matrices_of(job)) : 0;
+  const long sums = job->call->sums ? in_cache_lines(job->blocks * job->out * 2 * (sizeof(double) / sizeof(float))) : 0;
+  if (memory) {
+    job->packed = memory;
+    job->gradients = memory + packed;
+    job->sums = (double *)(memory + packed + gradients);
+    job->scratch = memory + packed + gradients + sums;
+  }
+  return packed + gradients + sums;
+}
+
+/* What one thread does. A part is a block; or, for gradients, a run of blocks with a sum of its own, so that the result does not depend on the number of
+ * threads. */
 static void work(void *argument) {
   struct job *job = argument;
   const struct call *call = job->call;
-  const long slot = atomic_fetch_add(&job->slot, 1);
+  const long slot = atomic_fetch_add(&job->slot, 1), matrices = matrices_of(job), field_size = matrices / job->in;
+  const long row_size = call->plan->rows * lanes_of(job);
   if (slot >= call->threads) return;
   struct scratch s;
   lay_out(job, job->scratch + slot * job->scratch_size, &s);
-  const long size = job->in * products_of(call->plan) * call->plan->rows * ((job->out + 7) / 8 * 8);
-  if (call->gradient) {
-    for (long part; (part = atomic_fetch_add(&job->next, 1)) < call->parts;)
-      for (long number = job->blocks * part / call->parts; number < job->blocks * (part + 1) / call->parts; number++)
-        do_block(job, &s, number, call->gradient + part * size);
-  } else {
-    for (long number; (number = atomic_fetch_add(&job->next, 1)) < job->blocks;) do_block(job, &s, number, NULL);
+  for (long field; (field = take(&job->packing)) >= 0; finish(&job->packing))
+    dsfcnn_pack(call->packing, call->weights + field * call->x_step, call->y_step, job->out, job->packed + field * row_size,
+                job->in * row_size, s.weights);
+  dsfcnn_wait(&job->packing);
+  for (long part; (part = take(&job->parts)) >= 0; finish(&job->parts)) {
+    float *gradient = call->gradient ? job->gradients + part * matrices : NULL;
+    if (gradient) memset(gradient, 0, matrices * sizeof(float));
+    for (long number = job->blocks * part / job->parts.items; number < job->blocks * (part + 1) / job->parts.items; number++)
+      do_block(job, &s, number, gradient);
+  }
+  if (!call->gradient) return;
+  dsfcnn_wait(&job->parts);
+  for (long field; (field = take(&job->unpacking)) >= 0;)
+    dsfcnn_unpack(call->packing, job->gradients + field * field_size, job->parts.items, matrices, call->gradient + field * call->x_step,
+                  call->y_step, job->out, s.weights);
+}
+
+static void add_sums(const struct job *job) {
+  for (long i = 0; i < 2 * job->out; i++) {
+    double sum = 0;
+    for (long block = 0; block < job->blocks; block++) sum += job->sums[block * 2 * job->out + i];
+    job->call->sums[i] = sum;
   }
 }
 
@@ -694,37 +740,34 @@ static void list_fields(const struct call *call, const struct maps *maps, struct
     }
 }
 
-/* Scratch space is kept from call to call: a fresh one would be cleared by the system, page by page, every time. */
+/* Scratch space is kept from call to call, if it is not too large: a fresh one would be cleared by the system, page by page, every time. */
+enum { KEPT = 1 << 25 }; /* bytes */
 static struct {
   atomic_flag taken;
   float *memory;
   size_t size;
 } kept = {ATOMIC_FLAG_INIT, NULL, 0};
 
-/* How many blocks a call has, which ``sums`` must have room for. */
-long dsfcnn_blocks(const struct call *call) { return blocks_of(call); }
-
 /* 0, or 1 if there was no memory. */
 int dsfcnn_gconv(const struct call *call) {
   struct job job = {.call = call, .in = fields_of(&call->x), .out = fields_of(&call->y), .blocks = blocks_of(call)};
   lay_side_by_side(call, &job.beside, &job.pitch);
+  job.packing.items = job.unpacking.items = job.in;
+  job.parts.items = call->gradient && job.blocks > PARTS ? PARTS : job.blocks;
   struct scratch unused;
   job.scratch_size = lay_out(&job, NULL, &unused);
-  const size_t size = (size_t)call->threads * job.scratch_size * sizeof(float);
-  const int mine = !atomic_flag_test_and_set(&kept.taken);
-  struct field *fields = malloc((job.in + 2 * job.out) * sizeof *fields);
-  if (mine && kept.size >= size) {
-    job.scratch = kept.memory;
-  } else {
-    job.scratch = aligned_alloc(64, size);
-    if (mine) {
-      free(kept.memory);
-      kept.memory = job.scratch;
-      kept.size = job.scratch ? size : 0;
-    }
+  const size_t size = (size_t)(lay_out_shared(&job, NULL) + call->threads * job.scratch_size) * sizeof(float);
+  const int mine = size <= KEPT && !atomic_flag_test_and_set(&kept.taken);
+  float *memory = mine && kept.size >= size ? kept.memory : aligned_alloc(64, size);
+  if (mine && memory != kept.memory) {
+    free(kept.memory);
+    kept.memory = memory;
+    kept.size = memory ? size : 0;
   }
-  const int failed = !fields || !job.scratch;
+  struct field *fields = malloc((job.in + 2 * job.out) * sizeof *fields);
+  const int failed = !fields || !memory;
   if (!failed) {
+    lay_out_shared(&job, memory);
     job.x = fields;
     job.y = fields + job.in;
     list_fields(call, &call->x, job.x);
@@ -734,12 +777,13 @@ int dsfcnn_gconv(const struct call *call) {
       list_fields(call, &call->read, job.read);
     }
     dsfcnn_share(work, &job, call->threads);
+    if (call->sums) add_sums(&job);
   }
   free(fields);
   if (mine) {
     atomic_flag_clear(&kept.taken);
   } else {
-    free(job.scratch);
+    free(memory);
   }
   return failed;
 }

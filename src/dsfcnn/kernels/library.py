@@ -34,12 +34,8 @@ def load() -> Library:
 
 
 def declare(functions: ctypes.CDLL) -> None:
-    """What the functions of every convolution take and return; to declare it is also the cheapest way to pass numbers and pointers."""
-    pointer, number = ctypes.c_void_p, ctypes.c_long
-    functions.dsfcnn_gconv.restype, functions.dsfcnn_gconv.argtypes = ctypes.c_int, [pointer]
-    functions.dsfcnn_blocks.restype, functions.dsfcnn_blocks.argtypes = ctypes.c_long, [pointer]
-    functions.dsfcnn_weights.restype = ctypes.c_int
-    functions.dsfcnn_weights.argtypes = [pointer, pointer, number, number, number, number, pointer, pointer, number, number]
+    """What the function of every convolution takes and returns."""
+    functions.dsfcnn_gconv.restype, functions.dsfcnn_gconv.argtypes = ctypes.c_int, [ctypes.c_void_p]
 
 
 def _openmp_of_torch() -> ctypes.c_void_p:

@@ -17,10 +17,10 @@ class _GConv(torch.autograd.Function):
     def forward(
         ctx: Any, kernel_size: int, weight: Tensor, bias: Tensor | None, centre: Tensor, scale: Tensor, beta: Tensor, *maps: Tensor
     ) -> Tensor:
-        weight = weight.contiguous()
         ctx.save_for_backward(weight, centre, scale, beta, *maps)
         ctx.kernel_size = kernel_size
-        return _convolve(maps, weight, bias, kernel_size, None if centre is None else Activation(centre, scale, beta))
+        activation = None if centre is None else Activation(centre, scale, beta)
+        return calls.convolve(maps, weight, plan(weight.shape[2], kernel_size), activation, bias)
 
     @staticmethod
     @once_differentiable
@@ -30,17 +30,9 @@ class _GConv(torch.autograd.Function):
         to_bias = gradient.sum((0, 2, 3, 4)) if needs_bias else None
         if not needs_weight and not any(needs_rest):
             return None, None, to_bias, *(None for _ in needs_rest)
-        tables = plan(weight.shape[2], ctx.kernel_size)
         activation = None if centre is None else Activation(centre, scale, beta)
-        packed = calls.pack(weight.transpose(0, 1), tables.adjoint)
-        found = calls.convolve_back(gradient, maps, packed, tables, activation, needs_weight)
-        to_weight = None if found.parts is None else calls.unpack(found.parts, tables.adjoint, weight.transpose(0, 1)).transpose(0, 1)
-        return None, to_weight, to_bias, *_to_activation(activation, found.passed, found.passed_times), *found.maps
-
-
-def _convolve(maps: Sequence[Tensor], weight: Tensor, bias: Tensor | None, kernel_size: int, activation: Activation | None) -> Tensor:
-    tables = plan(weight.shape[2], kernel_size)
-    return calls.convolve(maps, calls.pack(weight.contiguous(), tables.mixing), weight.shape[0], tables, activation, bias)
+        found = calls.convolve_back(gradient, maps, weight, plan(weight.shape[2], ctx.kernel_size), activation, needs_weight)
+        return None, found.weight, to_bias, *_to_activation(activation, found.passed, found.passed_times), *found.maps
 
 
 class _Activate(torch.autograd.Function):
@@ -104,7 +96,7 @@ def spectral_gconv(
     (N, C, n, H, W) with ``in`` fields in all, weights (out, in, n, L) -> (N, out, n, H, W).
     """
     if not torch.is_grad_enabled():  # small maps notice what autograd costs
-        return _convolve(maps, weight, bias, kernel_size, activation)
+        return calls.convolve(maps, weight, plan(weight.shape[2], kernel_size), activation, bias)
     return _GConv.apply(kernel_size, weight, bias, *(activation or (None, None, None)), *maps)
 
 

@@ -43,7 +43,7 @@ class _Plan(ctypes.Structure):
 
 
 class Packing(ctypes.Structure):
-    """How live weights of a pair of fields become the matrices that mix them; struct packing of weights.c."""
+    """How live weights of a pair of fields become the matrices that mix them; struct packing of weights.h."""
 
     _fields_ = (
         ("table", ctypes.c_void_p),
@@ -61,7 +61,6 @@ class Plan(NamedTuple):
     struct: _Plan
     mixing: Packing
     adjoint: Packing  # for the adjoint layer, which computes the gradient to the input
-    products: int
     rows: int
     kept: tuple  # what the structs point to
 
@@ -95,7 +94,7 @@ def plan(n: int, kernel_size: int) -> Plan:
     struct = _Plan(n, kernel_size, atoms.rows, data[0], routes, count, data[1], data[2])
     mixing, adjoint = _packing(atoms, matrix, n), _packing(atoms, matrix @ _adjoint_matrix(n, atoms).T, n)
     kept = (routes, coefficient, cosine, sine, mixing, adjoint)
-    return Plan(struct, mixing[0], adjoint[0], _products(n), atoms.rows, kept)
+    return Plan(struct, mixing[0], adjoint[0], atoms.rows, kept)
 
 
 def _packing(atoms: _Atoms, matrix: np.ndarray, n: int) -> tuple[Packing, tuple]:

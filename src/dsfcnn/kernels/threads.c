@@ -1,6 +1,7 @@
 #include "threads.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stddef.h>
 
 enum { MAX_THREADS = 64 };
@@ -35,4 +36,9 @@ void dsfcnn_share(void (*work)(void *), void *data, long threads) {
     work(data);
     for (long i = 0; i < started; i++) pthread_join(helpers[i], NULL);
   }
+}
+
+void dsfcnn_wait(struct stage *stage) {
+  for (long turns = 0; atomic_load(&stage->done) < stage->items; turns++)
+    if (turns > 1000) sched_yield(); /* whoever has the last item may need this processor */
 }
