@@ -55,8 +55,21 @@ SHAPES = st.tuples(
 )
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(SHAPES)
+NARROW_BATCHES = st.tuples(
+    st.sampled_from([4, 8, 12, 16]),
+    st.sampled_from(bank.KERNEL_SIZES),
+    st.integers(1, 5),
+    st.integers(1, 9),
+    st.integers(4, 19),  # images: 8 share a vector, and the last ones leave some of it empty
+    st.integers(1, 12),
+    st.integers(1, 16),
+    st.booleans(),
+    st.booleans(),
+)
+
+
+@settings(max_examples=120, deadline=None, derandomize=True)
+@given(SHAPES | NARROW_BATCHES)
 def test_random_shapes_agree_with_dense(shape):
     n, kernel_size, fields, out, images, height, width, bias, transposed = shape
     torch.manual_seed(0)
@@ -90,23 +103,25 @@ def test_max_pooling_is_torchs(images, half_height, half_width, levels, has_nan)
 
 
 @pytest.mark.parametrize("height", [1, 2, 9])
-@pytest.mark.parametrize("width", [5, 9, 17, 24, 65, 73])
-def test_what_an_earlier_call_left_in_memory_reaches_no_result(height, width):
+@pytest.mark.parametrize(("images", "width"), [*((2, width) for width in (5, 9, 17, 24, 65, 73)), (9, 1), (7, 6), (13, 11)])
+def test_what_an_earlier_call_left_in_memory_reaches_no_result(images, height, width):
     """Scratch space is kept from call to call: filled with what is no number, it must not be read where it was not written again."""
     dsfcnn.set_backend("spectral")
     before, layer = GConv2d(9, 9, 9, group="C8"), GConv2d(2, 3, 7, group="C8")
     with torch.no_grad():
         before(torch.full((1, 9, 8, 16, 80), float("nan")))
-    x = torch.randn(2, 2, 8, height, width, requires_grad=True)
+    x = torch.randn(images, 2, 8, height, width, requires_grad=True)
     y = layer(x)
     for found in (y, *torch.autograd.grad(y.sum(), (x, layer.weight))):
         assert found.isfinite().all()
 
 
-def test_the_number_of_threads_changes_no_bit():
+@pytest.mark.parametrize("size", [(2, 30, 21), (18, 11, 6)])
+def test_the_number_of_threads_changes_no_bit(size):
     torch.manual_seed(0)
     dsfcnn.set_backend("spectral")
-    layer, x, gradient = GConv2d(5, 7), torch.randn(2, 5, 8, 30, 21, requires_grad=True), torch.randn(2, 7, 8, 30, 21)
+    images, *sides = size
+    layer, x, gradient = GConv2d(5, 7), torch.randn(images, 5, 8, *sides, requires_grad=True), torch.randn(images, 7, 8, *sides)
     before, results = torch.get_num_threads(), []
     try:
         for threads in (1, 2, 3):
@@ -180,10 +195,12 @@ def test_the_cost_model_prefers_dense_where_the_bank_saves_little():
 
 
 def test_the_cost_model_counts_the_columns_that_the_kernel_computes():
-    """Images of 24 and 12 columns, alone and side by side with 3 columns between: half tiles of 8."""
+    """Images of 24 and 12 columns, alone, side by side and in lanes of their own: vectors of 8."""
     assert backend.work("spectral", (1, 1, 1, 7, 8, 1, 24))[3] == 24 * 8 * 172
     assert backend.work("spectral", (1, 1, 1, 7, 8, 1, 12))[3] == 16 * 8 * 172
     assert backend.work("spectral", (3, 1, 1, 5, 8, 1, 12))[3] == 40 * 8 * 54  # 3 images and 2 gaps of 2 columns
+    assert backend.work("spectral", (8, 1, 1, 7, 8, 1, 12))[3] == 8 * 12 * 8 * 172
+    assert backend.work("spectral", (15, 1, 1, 7, 8, 1, 12))[3] == 16 * 12 * 8 * 172
 
 
 SANITIZED = """
@@ -196,7 +213,8 @@ library.load = lambda: library.Library(functions, "")
 torch.manual_seed(0)
 for n, kernel_size in ((2, 3), (4, 9), (6, 5), (8, 7), (16, 5)):
     for fields, more, out, images, height, width in (
-        (1, 0, 1, 1, 1, 1), (2, 1, 14, 2, 9, 17), (3, 2, 7, 1, 16, 31), (9, 0, 6, 1, 7, 81), (1, 0, 1, 3, 4, 6), (1, 0, 1, 1, 4, 38)
+        (1, 0, 1, 1, 1, 1), (2, 1, 14, 2, 9, 17), (3, 2, 7, 1, 16, 31), (9, 0, 6, 1, 7, 81), (1, 0, 1, 3, 4, 6), (1, 0, 1, 1, 4, 38),
+        (2, 1, 3, 11, 5, 6), (1, 0, 1, 8, 1, 1), (1, 0, 9, 7, 9, 13),
     ):
         tables = plan(n, kernel_size)
         maps = [torch.randn(images, count, n, height, width) for count in (fields, more) if count]

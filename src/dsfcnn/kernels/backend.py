@@ -120,6 +120,10 @@ def work(way: str, shape: Shape) -> tuple[float, ...]:
 
 
 def _columns(images: int, width: int, gap: int) -> float:
-    """Columns that the kernel computes for the width of an image: half tiles of 8, filled or not, of images side by side (gconv.c)."""
+    """Columns that the kernel computes for the width of an image: vectors of 8, filled or not, of images side by side or of one image in
+    each lane (gconv.c).
+    """
     most = max(1, min(images, (64 + gap) // (width + gap)))
-    return min(8 * -(-(count * (width + gap) - gap) // 8) / count for count in range(1, most + 1))
+    beside = min(8 * -(-(count * (width + gap) - gap) // 8) / count for count in range(1, most + 1))
+    in_lanes = 8 * -(-images // 8) * width / images
+    return in_lanes if width <= 16 and in_lanes <= 0.9 * beside else beside

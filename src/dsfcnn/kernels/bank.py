@@ -222,8 +222,8 @@ def write_bank(kernel_size: int) -> str:
         f"  float folded[2][MAX_ROWS + {2 * half}][{sums}][TILE] __attribute__((aligned(64)));",
         f"  float kept[2][{kept}][8] __attribute__((aligned(32)));",
         f"  const long right = down ? down * {sums} * TILE : TILE / 2;",
-        f"  fold_rows(re, stride, rows, down, {half}, &folded[0][0][0][0]);",
-        f"  fold_rows(im, stride, rows, down, {half}, &folded[1][0][0][0]);",
+        f"  fold_rows(re, stride, step, rows, down, {half}, &folded[0][0][0][0]);",
+        f"  fold_rows(im, stride, step, rows, down, {half}, &folded[1][0][0][0]);",
         "  for (long row = 0; row < rows; row++) {",
         f"    const float *a = folded[0][row + {half}][0], *b = folded[1][row + {half}][0], *c = coefficient;",
         "    float *to = out + row * row_step;",
@@ -316,7 +316,7 @@ def write_variants(kernel_size: int) -> str:
     def add(name: str, routes: str, pair: int) -> None:
         nonlocal text
         text += f"static __attribute__((noinline)) void {name}(BANK_ARGUMENTS, const struct route *routes) {{\n"
-        text += f"  bank{kernel_size}(re, im, stride, rows, down, coefficient, out, row_step, {routes}, {int(pair == 0)});\n}}\n"
+        text += f"  bank{kernel_size}(re, im, stride, step, rows, down, coefficient, out, row_step, {routes}, {int(pair == 0)});\n}}\n"
 
     choice = ""
     for n in ROUTED:

@@ -1,7 +1,8 @@
 /* Steerable group convolution in the orientation-Fourier domain, float32, for C_n with even n. docs/performance.md has the mathematics.
  *
  * One call is one layer. Its weights are packed into matrices (weights.c); then work goes by strips of a few rows of one image; for each strip:
- *   1. the rows of all input fields are transformed over their n orientations, into padded planes that stay in cache;
+ *   1. the rows of all input fields are transformed over their n orientations, into padded planes that stay in cache; a batch of narrow images
+ *      goes by 8 images at a time, each in a lane of its own;
  *   2. for each tile of 16 columns and a few fields at a time, the bank (bank.py) applies all atoms to each pair of planes, and routes the
  *      responses into rows of the products that need them;
  *   3. each product, a small matrix of weights times those rows, is added up in cache over all fields;
@@ -28,6 +29,7 @@ enum {
   MAX_N = 32,     /* orientations */
   MAX_OUT = 6,    /* output fields of one step of the product */
   PARTS = 8,      /* sums of the weights' gradient that are kept apart, at most: the same for every number of threads */
+  NARROW = 16,    /* columns of images that share vectors, at most */
   MARGIN = 8,     /* zeros left and right of a padded row; at least half a kernel, and keeps rows aligned */
 };
 
@@ -85,14 +87,15 @@ INLINE void route_flat(float *out, const struct route *to, const int real_pair, 
 }
 
 /* Sums and differences of pixels left and right, for every row: [row][0: pixel, 1..h: sums, h+1..2h: differences][TILE]. */
-INLINE void fold_columns(const float *restrict plane, long stride, long rows, const long columns, const long half, float *restrict folded) {
+INLINE void fold_columns(const float *restrict plane, long stride, const long step, long rows, const long columns, const long half,
+                         float *restrict folded) {
   for (long r = 0; r < rows; r++)
     for (long x = 0; x < columns; x += 8) {
       const float *f = plane + r * stride + x;
       float *to = folded + r * (2 * half + 1) * TILE + x;
       STORE(to, LOAD(f));
       for (long d = 1; d <= half; d++) {
-        v8 right = LOAD(f + d), left = LOAD(f - d);
+        v8 right = LOAD(f + d * step), left = LOAD(f - d * step);
         STORE(to + d * TILE, right + left);
         STORE(to + (half + d) * TILE, right - left);
       }
@@ -100,15 +103,21 @@ INLINE void fold_columns(const float *restrict plane, long stride, long rows, co
 }
 
 /* For the rows of a tile, whose right half is beside the left one or ``down`` rows below. */
-INLINE void fold_rows(const float *restrict plane, long stride, long rows, long down, const long half, float *restrict folded) {
-  if (down) /* constant columns let the compiler unroll */
-    fold_columns(plane, stride, rows + down + 2 * half, TILE / 2, half, folded);
+INLINE void fold_rows(const float *restrict plane, long stride, long step, long rows, long down, const long half, float *restrict folded) {
+#define FOLD(step, columns) fold_columns(plane, stride, step, rows + down + 2 * half, columns, half, folded)
+  if (step == 1 && down) /* constants let the compiler unroll */
+    FOLD(1, TILE / 2);
+  else if (step == 1)
+    FOLD(1, TILE);
+  else if (down)
+    FOLD(8, TILE / 2);
   else
-    fold_columns(plane, stride, rows + 2 * half, TILE, half, folded);
+    FOLD(8, TILE);
+#undef FOLD
 }
 
 #define BANK_ARGUMENTS \
-  const float *restrict re, const float *restrict im, long stride, long rows, long down, const float *restrict coefficient, \
+  const float *restrict re, const float *restrict im, long stride, long step, long rows, long down, const float *restrict coefficient, \
       float *restrict out, long row_step
 typedef void bank_function(BANK_ARGUMENTS, const struct route *routes);
 
@@ -405,12 +414,14 @@ struct job {
   const struct call *call;
   struct field *x, *y, *read; /* read: NULL in the forward pass */
   long in, out, blocks;
-  long beside, pitch; /* images side by side in a block, and columns from one to the next */
-  float *packed;      /* (product, x fields, row, y fields padded to 8) */
-  float *gradients;   /* (part, x fields, product, row, y fields padded to 8), of the packed weights */
-  double *sums;       /* (block, y fields, 2) */
+  long step;           /* floats from column to column: 1, or 8 where each lane of a vector holds an image of its own */
+  long beside, pitch;  /* images in a block, and columns from one to the next where they stand side by side */
+  long stride, margin; /* of padded rows, in floats */
+  float *packed;       /* (product, x fields, row, y fields padded to 8) */
+  float *gradients;    /* (part, x fields, product, row, y fields padded to 8), of the packed weights */
+  double *sums;        /* (block, y fields, 2) */
   float *scratch;
-  long scratch_size; /* floats per thread */
+  long scratch_size;   /* floats per thread */
   struct stage packing, parts, unpacking; /* of x fields, of runs of blocks, of x fields */
   atomic_long slot;
 };
@@ -424,68 +435,75 @@ static long products_of(const struct plan *plan) { return 2 + 3 * (plan->n / 2 -
 
 static long lanes_of(const struct job *job) { return (job->out + 7) / 8 * 8; } /* y fields, padded */
 
-/* Narrow images stand side by side in a block, half a kernel of zeros apart, where that fills its tiles better. */
-static void lay_side_by_side(const struct call *call, long *beside, long *pitch) {
-  const long gap = call->plan->kernel_size / 2;
-  *beside = 1;
-  *pitch = call->width + gap;
-  long fewest = (call->width + 7) / 8; /* half tiles */
-  for (long count = 2; count <= call->images && count * *pitch - gap <= COLUMNS; count++) {
-    const long halves = (count * *pitch - gap + 7) / 8;
-    if (halves * *beside < fewest * count) {
-      fewest = halves;
-      *beside = count;
+/* Narrow images stand side by side in a block, half a kernel of zeros apart, where that fills its tiles better; or each of 8 in a lane of its own,
+ * where that leaves yet a tenth less to compute, which is what it costs to bring them there (measured). */
+static void arrange(struct job *job) {
+  const struct call *call = job->call;
+  const long half = call->plan->kernel_size / 2, groups = (call->images + 7) / 8;
+  job->step = job->beside = 1;
+  job->pitch = call->width + half;
+  long fewest = (call->width + 7) / 8; /* vectors of a row */
+  for (long count = 2; count <= call->images && count * job->pitch - half <= COLUMNS; count++) {
+    const long vectors = (count * job->pitch - half + 7) / 8;
+    if (vectors * job->beside < fewest * count) {
+      fewest = vectors;
+      job->beside = count;
     }
   }
+  if (call->width <= NARROW && 10 * groups * call->width * job->beside <= 9 * call->images * fewest) job->step = job->beside = 8;
+  job->margin = job->step == 1 ? MARGIN : 8 * half;
+  job->stride = (job->step == 1 ? COLUMNS : (8 * call->width + TILE - 1) / TILE * TILE) + 2 * job->margin;
 }
 
-static long blocks_of(const struct call *call) {
-  long beside, pitch;
-  lay_side_by_side(call, &beside, &pitch);
-  return (call->images + beside - 1) / beside * ((call->height + MAX_ROWS - 1) / MAX_ROWS) * ((call->width + COLUMNS - 1) / COLUMNS);
+static long blocks_of(const struct job *job) {
+  const struct call *call = job->call;
+  return (call->images + job->beside - 1) / job->beside * ((call->height + MAX_ROWS - 1) / MAX_ROWS) * ((call->width + COLUMNS - 1) / COLUMNS);
 }
 
-/* A block: some rows and columns of one image, or of several side by side. */
+/* A block: some rows and columns of one image, or of several. */
 struct block {
-  long image, images, y, rows, x, columns;
+  long image, images, y, rows, x, columns; /* columns of one image */
+  long floats;                             /* of a row of all of them */
 };
 
 static struct block block_of(const struct job *job, long number) {
   const struct call *call = job->call;
   const long across = (call->width + COLUMNS - 1) / COLUMNS, down = (call->height + MAX_ROWS - 1) / MAX_ROWS;
-  struct block b = {number / (across * down) * job->beside, job->beside, number / across % down * MAX_ROWS, 0, number % across * COLUMNS, 0};
-  if (call->images - b.image < b.images) b.images = call->images - b.image;
+  struct block b = {.image = number / (across * down) * job->beside, .y = number / across % down * MAX_ROWS, .x = number % across * COLUMNS};
+  b.images = call->images - b.image < job->beside ? call->images - b.image : job->beside;
   b.rows = call->height - b.y < MAX_ROWS ? call->height - b.y : MAX_ROWS;
-  b.columns = (b.images - 1) * job->pitch + (call->width - b.x < COLUMNS ? call->width - b.x : COLUMNS);
+  b.columns = call->width - b.x < COLUMNS ? call->width - b.x : COLUMNS;
+  b.floats = job->step == 1 ? (b.images - 1) * job->pitch + b.columns : 8 * b.columns;
   return b;
 }
 
-/* 16 columns of a block; or the last 8 of them, where the right half of a tile's row is the row ``down`` below its left half. */
+/* 16 floats of a block's rows; or the last 8 of them, where the right half of a tile's row is the row ``down`` below its left half. */
 struct tile {
-  long first, rows, down; /* column; rows of 16 pixels */
+  long first, rows, down; /* float of a block's row; rows of 16 floats */
 };
 
-static long tiles_of(const struct block *b) { return (b->columns + TILE - 1) / TILE; }
+static long tiles_of(const struct block *b) { return (b->floats + TILE - 1) / TILE; }
 
 static struct tile tile_of(const struct block *b, long number) {
-  if (b->columns - number * TILE > TILE / 2) return (struct tile){number * TILE, b->rows, 0};
+  if (b->floats - number * TILE > TILE / 2) return (struct tile){number * TILE, b->rows, 0};
   return (struct tile){number * TILE, (b->rows + 1) / 2, b->rows / 2}; /* an odd number of rows: the middle one is in both halves */
 }
 
-/* The part of a tile that lies in one image. */
+/* The part of a tile that lies in one image, or in all those that share its vectors. */
 struct piece {
   long image, column, place, width, down;
 };
 
 static long pieces_of(const struct job *job, const struct block *b, const struct tile *tile, struct piece *pieces) {
-  const long width = b->columns - (b->images - 1) * job->pitch, columns = tile->down ? TILE / 2 : TILE;
+  const long floats = tile->down ? TILE / 2 : TILE, images = job->step == 1 ? b->images : 1;
   long count = 0;
-  for (long place = 0; place < TILE; place += columns) /* from left to right */
-    for (long i = 0; i < b->images; i++) {
-      const long left = i * job->pitch, right = left + width, end = tile->first + columns;
+  for (long place = 0; place < TILE; place += floats) /* from left to right */
+    for (long i = 0; i < images; i++) {
+      const long left = i * job->pitch, right = left + b->columns * job->step, end = tile->first + floats;
       const long from = left > tile->first ? left : tile->first, to = right < end ? right : end;
       if (from < to)
-        pieces[count++] = (struct piece){b->image + i, b->x + from - left, place + from - tile->first, to - from, place ? tile->down : 0};
+        pieces[count++] = (struct piece){b->image + i, b->x + (from - left) / job->step, place + from - tile->first, (to - from) / job->step,
+                                         place ? tile->down : 0};
     }
   return count;
 }
@@ -493,42 +511,11 @@ static long pieces_of(const struct job *job, const struct block *b, const struct
 /* Whether a row of the right half has been in the left one. */
 INLINE int is_twice(const struct tile *tile, const struct piece *piece, long row) { return piece->down && row + piece->down < tile->rows; }
 
-enum { STRIDE = COLUMNS + 2 * MARGIN };
-
-/* One row of one field in frequencies, with half a kernel more on both sides: neighbours, or zeros outside of the image. */
-static void load_row(const struct job *job, const struct block *b, const struct field *field, long row, float *f, long plane) {
-  const struct call *call = job->call;
-  const long n = call->plan->n, area = call->height * call->width;
-  const float *from = field->data + b->image * field->step + row * call->width;
-  const long end = MARGIN + tiles_of(b) * TILE + MARGIN; /* no tile reads further */
-  if (b->images > 1 || row < 0 || row >= call->height) {
-    for (long j = 0; j < n; j++) memset(f + j * plane, 0, end * sizeof(float));
-    if (row < 0 || row >= call->height) return;
-    for (long i = 0; i < b->images; i++) /* from left to right: each one's zeros on its right end where the next one starts */
-      transform_row(call->plan, from + i * field->step, area, field->by, f + MARGIN + i * job->pitch, plane, call->width);
-    return;
-  }
-  const long first = b->x ? b->x - MARGIN : 0, reach = b->x + b->columns + MARGIN;
-  const long columns = (reach < call->width ? reach : call->width) - first;
-  const long before = b->x ? 0 : MARGIN, after = before + (columns + 7) / 8 * 8;
-  for (long j = 0; j < n; j++) {
-    memset(f + j * plane, 0, before * sizeof(float));
-    if (after < end) memset(f + j * plane + after, 0, (end - after) * sizeof(float));
-  }
-  transform_row(call->plan, from + first, area, field->by, f + before, plane, columns);
-}
-
-static void load_planes(const struct job *job, const struct block *b, float *planes) {
-  const long half = job->call->plan->kernel_size / 2, plane = (MAX_ROWS + 2 * half) * STRIDE;
-  for (long i = 0; i < job->in; i++)
-    for (long r = 0; r < b->rows + 2 * half; r++)
-      load_row(job, b, job->x + i, b->y + r - half, planes + i * job->call->plan->n * plane + r * STRIDE, plane);
-}
+#define MIX(x, y, ...) __builtin_shuffle(x, y, (v8_mask){__VA_ARGS__})
 
 /* 8 rows of 8 to 8 columns. */
 INLINE void transpose(v8 *a) {
   v8 b[8], c[8];
-#define MIX(x, y, ...) __builtin_shuffle(x, y, (v8_mask){__VA_ARGS__})
   for (long i = 0; i < 4; i++) {
     b[2 * i] = MIX(a[2 * i], a[2 * i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
     b[2 * i + 1] = MIX(a[2 * i], a[2 * i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
@@ -542,12 +529,82 @@ INLINE void transpose(v8 *a) {
     a[k] = MIX(c[k], c[k + 4], 0, 1, 2, 3, 8, 9, 10, 11);
     a[k + 4] = MIX(c[k], c[k + 4], 4, 5, 6, 7, 12, 13, 14, 15);
   }
-#undef MIX
+}
+
+/* Columns of a row of several images, ``step`` floats apart, to vectors with one image in each lane; zeros where there is none. Before the first
+ * column so many floats may be read too. */
+INLINE void gather(const float *from, long before, long step, long images, long columns, float *to) {
+  for (long end = columns; end > 0; end -= 8) { /* from right to left */
+    v8 a[8];
+    if (end - 8 < -before) {
+      for (long c = 0; c < end; c++)
+        for (long i = 0; i < 8; i++) to[8 * c + i] = i < images ? from[i * step + c] : 0;
+      return;
+    }
+    for (long i = 0; i < 8; i++) a[i] = i < images ? LOAD(from + i * step + end - 8) : ZERO;
+    transpose(a);
+    for (long i = end < 8 ? 8 - end : 0; i < 8; i++) STORE(to + 8 * (end - 8 + i), a[i]);
+  }
+}
+
+/* One or two columns, and back. */
+INLINE void scatter(const float *from, long step, long images, long columns, float *to) {
+  const v8 left = LOAD(from), right = LOAD(from + 8 * (columns - 1));
+  float both[16] __attribute__((aligned(32)));
+  STORE(both, MIX(left, right, 0, 8, 1, 9, 2, 10, 3, 11));
+  STORE(both + 8, MIX(left, right, 4, 12, 5, 13, 6, 14, 7, 15));
+  for (long i = 0; i < images; i++) memcpy(to + i * step, both + 2 * i, columns * sizeof(float));
+}
+
+/* Pixels of a row, from ``place`` on, of one image or of several that share vectors, in frequencies. */
+static void load_pixels(const struct job *job, const struct field *field, long image, long images, long place, long columns, float *f,
+                        long plane) {
+  const struct call *call = job->call;
+  const long area = call->height * call->width;
+  const float *from = field->data + image * field->step + place;
+  float raw[MAX_N][8 * NARROW] __attribute__((aligned(32)));
+  if (job->step == 1) {
+    transform_row(call->plan, from, area, field->by, f, plane, columns);
+  } else {
+    for (long j = 0; j < call->plan->n; j++) gather(from + j * area, place + j * area, field->step, images, columns, raw[j]);
+    transform_row(call->plan, raw[0], 8 * NARROW, field->by, f, plane, 8 * columns);
+  }
+}
+
+static long plane_of(const struct job *job) { return (MAX_ROWS + 2 * (job->call->plan->kernel_size / 2)) * job->stride; }
+
+/* One row of one field in frequencies, with half a kernel more on both sides: neighbours, or zeros outside of the image. */
+static void load_row(const struct job *job, const struct block *b, const struct field *field, long row, float *f, long plane) {
+  const struct call *call = job->call;
+  const long n = call->plan->n, end = tiles_of(b) * TILE + 2 * job->margin; /* no tile reads further */
+  const int beside = b->images > 1 && job->step == 1;
+  if (beside || row < 0 || row >= call->height) {
+    for (long j = 0; j < n; j++) memset(f + j * plane, 0, end * sizeof(float));
+    if (row < 0 || row >= call->height) return;
+    for (long i = 0; i < b->images; i++) /* from left to right: each one's zeros on its right end where the next one starts */
+      load_pixels(job, field, b->image + i, 1, row * call->width, call->width, f + job->margin + i * job->pitch, plane);
+    return;
+  }
+  const long first = b->x ? b->x - MARGIN : 0, reach = b->x + b->columns + MARGIN;
+  const long columns = (reach < call->width ? reach : call->width) - first;
+  const long before = b->x ? 0 : job->margin, after = before + (columns * job->step + 7) / 8 * 8;
+  for (long j = 0; j < n; j++) {
+    memset(f + j * plane, 0, before * sizeof(float));
+    if (after < end) memset(f + j * plane + after, 0, (end - after) * sizeof(float));
+  }
+  load_pixels(job, field, b->image, b->images, row * call->width + first, columns, f + before, plane);
+}
+
+static void load_planes(const struct job *job, const struct block *b, float *planes) {
+  const long half = job->call->plan->kernel_size / 2, plane = plane_of(job);
+  for (long i = 0; i < job->in; i++)
+    for (long r = 0; r < b->rows + 2 * half; r++)
+      load_row(job, b, job->x + i, b->y + r - half, planes + i * job->call->plan->n * plane + r * job->stride, plane);
 }
 
 /* The other factor of the weights' gradient, what the layer read, as [product][row][pixel][field]: the products' transposed combinations. */
-static void load_pixels(const struct job *job, const struct block *b, const struct tile *tile, const struct piece *pieces, long count,
-                        float *pixels) {
+static void load_read(const struct job *job, const struct block *b, const struct tile *tile, const struct piece *pieces, long count,
+                      float *pixels) {
   const struct call *call = job->call;
   const long n = call->plan->n, lanes = lanes_of(job), product = MAX_ROWS * TILE * lanes;
   float f[8][MAX_N][TILE + 8] __attribute__((aligned(32))); /* a piece ends in zeros up to a multiple of 8 */
@@ -555,11 +612,10 @@ static void load_pixels(const struct job *job, const struct block *b, const stru
     for (long r = 0; r < tile->rows; r++) {
       for (long o = 0; o < 8; o++) memset(f[o], 0, n * sizeof f[o][0]);
       for (long o = first; o < job->out && o < first + 8; o++) {
-        const struct field *field = job->read + o;
         for (const struct piece *p = pieces; p < pieces + count; p++)
           if (!is_twice(tile, p, r))
-            transform_row(call->plan, field->data + p->image * field->step + (b->y + r + p->down) * call->width + p->column,
-                          call->height * call->width, field->by, &f[o - first][0][p->place], TILE + 8, p->width);
+            load_pixels(job, job->read + o, p->image, b->images, (b->y + r + p->down) * call->width + p->column, p->width,
+                        &f[o - first][0][p->place], TILE + 8);
       }
       for (long x = 0; x < TILE; x += 8)
         for (long m = 0; m < n / 2; m++) {
@@ -588,14 +644,14 @@ static void load_pixels(const struct job *job, const struct block *b, const stru
 /* Some input fields of one tile: their responses, what these add to the products, and to the gradient of the weights. */
 static void add_fields(const struct job *job, const struct tile *tile, const struct scratch *s, long start, float *gradient) {
   const struct plan *plan = job->call->plan;
-  const long n = plan->n, rows_of = plan->rows, count = products_of(plan), plane = (MAX_ROWS + 2 * (plan->kernel_size / 2)) * STRIDE;
+  const long n = plan->n, rows_of = plan->rows, count = products_of(plan), plane = plane_of(job);
   const long product_step = CHUNK * rows_of * TILE, row_step = count * product_step, lanes = lanes_of(job);
   const long fields = job->in - start < CHUNK ? job->in - start : CHUNK, steps = (job->out + MAX_OUT - 1) / MAX_OUT;
   for (long pair = 0; pair < n / 2; pair++) {
     bank_function *bank = bank_for(plan->kernel_size, n, pair);
     for (long field = 0; field < fields; field++) {
-      const float *re = s->planes + ((start + field) * n + 2 * pair) * plane + MARGIN + tile->first;
-      bank(re, re + plane, STRIDE, tile->rows, tile->down, plan->coefficient, s->responses + field * rows_of * TILE, row_step,
+      const float *re = s->planes + ((start + field) * n + 2 * pair) * plane + job->margin + tile->first;
+      bank(re, re + plane, job->stride, job->step, tile->rows, tile->down, plan->coefficient, s->responses + field * rows_of * TILE, row_step,
            plan->routes + pair * 2 * plan->atoms);
     }
   }
@@ -614,6 +670,20 @@ static void add_fields(const struct job *job, const struct tile *tile, const str
   }
 }
 
+/* The piece of a tile that several images share, to their places in maps, as store_row does for one. */
+static void store_lanes(float *from, const struct passage *through, const struct field *read, const struct field *y, const struct block *b,
+                        const struct piece *piece, long place) {
+  if (through->x) {
+    float was[TILE];
+    gather(read->data + b->image * read->step + place, place, read->step, b->images, piece->width, was);
+    for (long i = 0; i < 8 * piece->width; i += 8) STORE(from + i, pass(through, LOAD(from + i), LOAD(was + i)));
+  }
+  if (piece->width == 2) /* a constant size of what is copied */
+    scatter(from, y->step, b->images, 2, y->data + b->image * y->step + place);
+  else
+    scatter(from, y->step, b->images, 1, y->data + b->image * y->step + place);
+}
+
 /* The products of a tile, transformed back, to their places; gradients on through the activation. */
 static void store_tile(const struct job *job, const struct block *b, const struct tile *tile, const struct piece *pieces, long count,
                        const struct scratch *s) {
@@ -630,7 +700,10 @@ static void store_tile(const struct job *job, const struct block *b, const struc
         struct passage through = {0};
         if (call->sums) through = (struct passage){read->data + p->image * read->step + place, read->by, read->centre, (v8 *)s->sums + 2 * o};
         for (long j = 0; j < call->plan->n; j++)
-          store_row(out[j] + p->place, &through, y->data + p->image * y->step + place, j * area, p->width);
+          if (job->step == 1)
+            store_row(out[j] + p->place, &through, y->data + p->image * y->step + place, j * area, p->width);
+          else
+            store_lanes(out[j] + p->place, &through, read, y, b, p, place + j * area);
       }
     }
 }
@@ -644,7 +717,7 @@ static void do_block(const struct job *job, const struct scratch *s, long number
   for (long i = 0; i < tiles_of(&b); i++) {
     const struct tile tile = tile_of(&b, i);
     const long count = pieces_of(job, &b, &tile, pieces);
-    if (gradient) load_pixels(job, &b, &tile, pieces, count, s->pixels);
+    if (gradient) load_read(job, &b, &tile, pieces, count, s->pixels);
     for (long start = 0; start < job->in; start += CHUNK) add_fields(job, &tile, s, start, gradient);
     store_tile(job, &b, &tile, pieces, count, s);
   }
@@ -658,7 +731,7 @@ static long lay_out(const struct job *job, float *memory, struct scratch *s) {
   const struct plan *plan = job->call->plan;
   const long count = products_of(plan);
   const long sizes[] = {
-      job->in * plan->n * (MAX_ROWS + 2 * (plan->kernel_size / 2)) * STRIDE,
+      job->in * plan->n * plane_of(job),
       MAX_ROWS * count * CHUNK * plan->rows * TILE,
       MAX_ROWS * count * job->out * TILE,
       job->call->gradient ? count * MAX_ROWS * TILE * lanes_of(job) : 0,
@@ -750,8 +823,9 @@ static struct {
 
 /* 0, or 1 if there was no memory. */
 int dsfcnn_gconv(const struct call *call) {
-  struct job job = {.call = call, .in = fields_of(&call->x), .out = fields_of(&call->y), .blocks = blocks_of(call)};
-  lay_side_by_side(call, &job.beside, &job.pitch);
+  struct job job = {.call = call, .in = fields_of(&call->x), .out = fields_of(&call->y)};
+  arrange(&job);
+  job.blocks = blocks_of(&job);
   job.packing.items = job.unpacking.items = job.in;
   job.parts.items = call->gradient && job.blocks > PARTS ? PARTS : job.blocks;
   struct scratch unused;
