@@ -36,6 +36,9 @@ enum {
 /* Keeps the compiler from merging loads over hundreds of instructions and spilling what it merged. */
 #define BARRIER __asm__ volatile("" ::: "memory");
 
+/* Inlined into its callers, such a function would have fewer registers for its sums. */
+#define APART static __attribute__((noinline))
+
 /* Where a complex response goes: rows of a complex product, two rows of a real one, or one row (frequency 0 of a real plane). */
 enum route_kind { NOWHERE, COMPLEX, REAL, SINGLE };
 struct route {
@@ -321,7 +324,7 @@ INLINE void mix_n(const long outputs, const float *restrict w, long w_row, const
   }
 }
 
-static void mix(long outputs, const float *w, long w_row, const float *b, float *c, long rows, int first) {
+APART void mix(long outputs, const float *w, long w_row, const float *b, float *c, long rows, int first) {
 #define CASE(count) \
   case count: \
     mix_n(count, w, w_row, b, c, rows, first); \
@@ -350,7 +353,7 @@ INLINE void correlate_n(const long rows, const long vectors, const float *restri
   for (long i = 0; i < rows * vectors; i++) STORE(d + (i / vectors) * lanes + (i % vectors) * 8, sum[i]);
 }
 
-static void correlate(long rows, const float *b, long b_step, const float *v, long lanes, float *d, long panels) {
+APART void correlate(long rows, const float *b, long b_step, const float *v, long lanes, float *d, long panels) {
   for (long lane = 0; lane < lanes;) {
     const long vectors = lane + 16 <= lanes ? 2 : 1, at_once = vectors == 2 ? 6 : 12;
     for (long r = 0; r < rows; r += at_once) {
@@ -671,8 +674,8 @@ static void add_fields(const struct job *job, const struct tile *tile, const str
 }
 
 /* The piece of a tile that several images share, to their places in maps, as store_row does for one. */
-static void store_lanes(float *from, const struct passage *through, const struct field *read, const struct field *y, const struct block *b,
-                        const struct piece *piece, long place) {
+APART void store_lanes(float *from, const struct passage *through, const struct field *read, const struct field *y, const struct block *b,
+                       const struct piece *piece, long place) {
   if (through->x) {
     float was[TILE];
     gather(read->data + b->image * read->step + place, place, read->step, b->images, piece->width, was);
@@ -685,10 +688,10 @@ static void store_lanes(float *from, const struct passage *through, const struct
 }
 
 /* The products of a tile, transformed back, to their places; gradients on through the activation. */
-static void store_tile(const struct job *job, const struct block *b, const struct tile *tile, const struct piece *pieces, long count,
+APART void store_tile(const struct job *job, const struct block *b, const struct tile *tile, const struct piece *pieces, long count,
                        const struct scratch *s) {
   const struct call *call = job->call;
-  const long products = products_of(call->plan), area = call->height * call->width;
+  const long n = call->plan->n, products = products_of(call->plan), area = call->height * call->width;
   float out[MAX_N][TILE] __attribute__((aligned(32)));
   for (long o = 0; o < job->out; o++)
     for (long r = 0; r < tile->rows; r++) {
@@ -699,11 +702,10 @@ static void store_tile(const struct job *job, const struct block *b, const struc
         const long place = (b->y + r + p->down) * call->width + p->column;
         struct passage through = {0};
         if (call->sums) through = (struct passage){read->data + p->image * read->step + place, read->by, read->centre, (v8 *)s->sums + 2 * o};
-        for (long j = 0; j < call->plan->n; j++)
-          if (job->step == 1)
-            store_row(out[j] + p->place, &through, y->data + p->image * y->step + place, j * area, p->width);
-          else
-            store_lanes(out[j] + p->place, &through, read, y, b, p, place + j * area);
+        if (job->step == 1)
+          for (long j = 0; j < n; j++) store_row(out[j] + p->place, &through, y->data + p->image * y->step + place, j * area, p->width);
+        else
+          for (long j = 0; j < n; j++) store_lanes(out[j] + p->place, &through, read, y, b, p, place + j * area);
       }
     }
 }
