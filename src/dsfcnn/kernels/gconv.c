@@ -689,7 +689,7 @@ APART void store_lanes(float *from, const struct passage *through, const struct 
 
 /* The products of a tile, transformed back, to their places; gradients on through the activation. */
 APART void store_tile(const struct job *job, const struct block *b, const struct tile *tile, const struct piece *pieces, long count,
-                       const struct scratch *s) {
+                      const struct scratch *s) {
   const struct call *call = job->call;
   const long n = call->plan->n, products = products_of(call->plan), area = call->height * call->width;
   float out[MAX_N][TILE] __attribute__((aligned(32)));
@@ -764,8 +764,8 @@ static long lay_out_shared(struct job *job, float *memory) {
   return packed + gradients + sums;
 }
 
-/* What one thread does. A part is a block; or, for gradients, a run of blocks with a sum of its own, so that the result does not depend on the number of
- * threads. */
+/* What one thread does. A part is a block; or, for gradients, a run of blocks with a sum of its own, so that the result does not depend on
+ * the number of threads. */
 static void work(void *argument) {
   struct job *job = argument;
   const struct call *call = job->call;

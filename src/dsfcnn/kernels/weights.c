@@ -1,5 +1,5 @@
-/* A row of a product belongs to one atom, so it depends on that atom's weights alone: 2 n numbers (n for frequency 0) for a pair of fields, given by the
- * tables of tables.py. Layers with many fields on small maps spend as long here as on the maps. */
+/* A row of a product belongs to one atom, so it depends on that atom's weights alone: 2 n numbers (n for frequency 0) for a pair of fields,
+ * given by the tables of tables.py. Layers with many fields on small maps spend as long here as on the maps. */
 #include "weights.h"
 
 #include <string.h>
