@@ -112,7 +112,7 @@ def main() -> None:
         **{"steps": options.rounds + 3, "clip": 5.0, "average": 0.99, "workers": 1},
     )
     mpp = {"nuclei": 0.5}.get(task, get(task).mpp)
-    images, _ = open_images(config, mpp)
+    images, _ = open_images(config)
     (batch,) = loop.batches(config, images, mpp, range(1))
     beside_plain(config, batch, options.rounds)
     outside(config, images, mpp, options.rounds)

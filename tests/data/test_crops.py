@@ -199,6 +199,25 @@ def test_a_cut_at_another_resolution_covers_that_much_tissue():
     assert Crops(Given(plain(100, 100, mpp=0.25)), 20, 0.5, augment=None).draw(0, 0).mpp == 0.5
 
 
+@pytest.mark.parametrize("finer", [1, 2, 3, 8])
+@pytest.mark.parametrize("augment", [None, PLAIN], ids=["as it is", "turned"])
+def test_objects_lie_where_the_image_shows_them_at_every_resolution(finer, augment):
+    """Half a fine pixel between the two would be a quarter of a coarse one."""
+    y, x = np.mgrid[: 28 * finer, : 28 * finer] + 0.5 - 14 * finer
+    disc = np.hypot(y, x) < 6 * finer
+    whole = Sample(np.repeat(disc[..., None] * np.uint8(200), 3, -1), disc.astype(np.int32), None, 0.5 / finer, "disc")
+    crops = Crops(Given(whole), 24, 0.5, per_epoch=60, augment=augment)
+    apart = []
+    y, x = np.mgrid[:24, :24]
+    for index in range(60):
+        cut = crops.draw(0, index)
+        shown = cut.image[..., 0] / cut.image[..., 0].sum(dtype=float)
+        rows, columns = np.nonzero(cut.instances)
+        apart.append([(shown * y).sum() - rows.mean(), (shown * x).sum() - columns.mean()])
+        assert len(rows) == pytest.approx(np.pi * 36, rel=0.06)
+    assert np.abs(np.mean(apart, 0)).max() < 0.04
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (1, 30), (7, 5)])
 def test_images_smaller_than_the_cut_are_mirrored(shape):
     sample = Crops(Given(plain(*shape)), 16, 0.5).draw(0, 0)

@@ -56,9 +56,10 @@ def train(
         run.train(resume, progress)
     if run.processes.first:
         if isinstance(run.task, Segmentation):
-            learned, valid = open_images(settings, run.mpp)
+            learned, valid = open_images(settings)
             seen = valid if len(valid) else learned
-            note_margin(out / "best", (rescale(seen[number], run.mpp).image for number in range(0, len(seen), -(-len(seen) // 8))))
+            some = (seen[number] for number in range(0, len(seen), -(-len(seen) // 8)))
+            note_margin(out / "best", (rescale(sample.image, sample.mpp, run.mpp) for sample in some))
         print(f"best model: {out / 'best'}")
 
 

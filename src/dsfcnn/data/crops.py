@@ -2,6 +2,9 @@
 
 A cut is turned about its centre, and the centre is chosen so that the turned square stays inside the image: the corners are tissue, not a
 mirror image of it. Only where the image is too small for that does its border mirror.
+
+Images finer than the cut are turned at about their own resolution and then reduced by the filter that prediction reads with: turning
+after reducing would blur what the network learns from, and not what it is asked about.
 """
 
 from collections import OrderedDict
@@ -14,6 +17,9 @@ from dsfcnn.data.augment import Augment
 from dsfcnn.data.sample import Dataset, Sample, checked_mpp
 from dsfcnn.data.warp import View, warp_image, warp_labels
 from dsfcnn.errors import UsageError
+from dsfcnn.slides import resample
+
+_FINEST = 4  # pixels a side that are reduced to one; far finer images are averaged over squares before they are turned
 
 
 @dataclass
@@ -60,9 +66,12 @@ class Crops:
         view = self._view(whole, rng)
         border = self.augment.border if self.augment else "mirror"
         image = warp_image(whole.image, view, border)
+        finer = view.size // self.size
+        if finer > 1:
+            image = resample(image, self.size, self.size)
         if self.augment:
             image = self.augment.change_colour(image, rng)
-        instances = None if whole.instances is None else one_piece_each(warp_labels(whole.instances, view, border))
+        instances = None if whole.instances is None else one_piece_each(warp_labels(whole.instances, view.coarser(finer), border))
         return Sample(image, instances, whole.label, self.mpp, whole.source)
 
     def _image_of(self, epoch: int, index: int) -> int:
@@ -75,20 +84,22 @@ class Crops:
         return int(self._order[1][place])
 
     def _view(self, whole: Sample, rng: np.random.Generator) -> View:
+        """Where the cut lies; in pixels of about the image's own size where those are smaller, a whole number to each of the cut's."""
         augment = self.augment
         degrees = rng.uniform(0, 360) if augment and augment.turn else 0.0
         up, side = (bool(bit) for bit in rng.integers(0, 2, 2))
         flip = (up, side) if augment and augment.flip else (False, False)
         height, width = whole.image.shape[:2]
-        scale = self.mpp / whole.mpp
-        view = View.turned(self.size, ((height - 1) / 2, (width - 1) / 2), degrees, scale, flip)
+        finer = min(max(1, round(self.mpp / whole.mpp)), _FINEST)
+        size, scale = finer * self.size, self.mpp / whole.mpp / finer
+        view = View.turned(size, ((height - 1) / 2, (width - 1) / 2), degrees, scale, flip)
         if augment and augment.scale:
             scale *= _wider(view, (height, width), 1 + augment.scale, rng.random())
             view = View.turned(view.size, view.centre, degrees, scale, flip)
-        shift = augment.shift * self.size * scale if augment else 0.0
+        shift = augment.shift * size * scale if augment else 0.0
         centre = [_place(length, reach, shift, rng.random()) for length, reach in zip((height, width), view.reach())]
-        if not degrees and scale == 1:  # nothing to interpolate: whole pixels
-            centre = [round(c - (self.size - 1) / 2) + (self.size - 1) / 2 for c in centre]
+        if not degrees and scale == finer == 1:  # nothing to interpolate: whole pixels
+            centre = [round(c - (size - 1) / 2) + (size - 1) / 2 for c in centre]
         return View(view.size, (centre[0], centre[1]), view.matrix)
 
 

@@ -42,6 +42,11 @@ class View:
         # What is read at an angle of -t appears turned by t; rows point down.
         return cls(size, centre, ((cos * down, sin * right), (-sin * down, cos * right)))
 
+    def coarser(self, factor: int) -> Self:
+        """The same place in pixels that are so many times as large; ``factor`` divides the size."""
+        (a, b), (c, d) = self.matrix
+        return type(self)(self.size // factor, self.centre, ((factor * a, factor * b), (factor * c, factor * d)))
+
     def reach(self) -> tuple[float, float]:
         """How far from the centre the cut reads, down and to the right, in source pixels."""
         half = (self.size - 1) / 2

@@ -56,6 +56,20 @@ class Reader(Protocol):
     def close(self) -> None: ...
 
 
+def resample(image: np.ndarray, width: int, height: int, box: tuple[float, float, float, float] | None = None) -> np.ndarray:
+    """uint8 (H, W, C), or a box of it (left, top, right, bottom), as height x width pixels.
+
+    Down-sampling with a windowed sinc (Hamming) as wide as two result pixels, up-sampling bilinear.
+    """
+    left, _, right, _ = box or (0, 0, image.shape[1], 0)
+    kind = Image.Resampling.HAMMING if right - left >= width else Image.Resampling.BILINEAR
+    result = np.empty((height, width, image.shape[2]), np.uint8)
+    for channel in range(image.shape[2]):  # in floats, rounded once: bytes would be rounded twice, and neighbours differ by two levels
+        plane = Image.fromarray(image[..., channel].astype(np.float32)).resize((width, height), kind, box=box)
+        result[..., channel] = np.clip(np.asarray(plane), 0, 255) + 0.5
+    return result
+
+
 class Slide:
     """An open slide or image. Made by ``open_slide``.
 
@@ -136,7 +150,7 @@ class Slide:
         return max(fitting, key=lambda pair: pair[1].downsample) if fitting else (0, self.levels[0])
 
     def _resampled(self, level: int, start: tuple[float, float], step: float, width: int, height: int, mirror: bool) -> np.ndarray:
-        """Down-sampling with a windowed sinc (Hamming) as wide as two result pixels, up-sampling bilinear; both keep aligned pixels."""
+        """A part of a level at another resolution; aligned pixels are kept."""
         if step == 1 and all(abs(place - round(place)) < _ALIGNED for place in start):
             return self._window(level, round(start[0]), round(start[1]), width, height, mirror)
         # Far down, squares on a grid fixed to the level are averaged first, which is four times as fast and hardly another filter.
@@ -150,12 +164,7 @@ class Slide:
             window = np.asarray(Image.fromarray(window).reduce(square))
         x, y = (start[0] - left) / square, (start[1] - top) / square
         box = (x, y, x + width * step / square, y + height * step / square)
-        kind = Image.Resampling.HAMMING if step >= 1 else Image.Resampling.BILINEAR
-        result = np.empty((height, width, 3), np.uint8)
-        for channel in range(3):  # in floats, rounded once: 8-bit resampling rounds twice, and neighbours would differ by two levels
-            plane = Image.fromarray(window[..., channel].astype(np.float32)).resize((width, height), kind, box=box)
-            result[..., channel] = np.clip(np.asarray(plane), 0, 255) + 0.5
-        return result
+        return resample(window, width, height, box)
 
     def _window(self, level: int, x: int, y: int, width: int, height: int, mirror: bool) -> np.ndarray:
         """Pixels of a level; outside it white, or its mirror image."""

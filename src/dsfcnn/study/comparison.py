@@ -40,6 +40,7 @@ def configuration(study: Study, row: Row, budget: Budget, seed: int, data: Path,
         "cache": str(cache) if study.shared["format"] == "rotmnist" else None,
         "seed": seed,
         **({} if row.images is None else {"images": row.images}),
+        **({"width": row.small_width} if row.small_width is not None and budget == "small" else {}),
         **changes,
     }
     return check(settings, study.name)

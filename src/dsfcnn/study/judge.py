@@ -53,7 +53,8 @@ class Judged:
 
     def equivariance(self, images: Dataset) -> dict[str, float]:
         """Relative error of the probabilities when an image is turned by 90 degrees and by 45."""
-        image = rescale(images[0], self.mpp).image
+        first = images[0]
+        image = rescale(first.image, first.mpp, self.mpp)
         side = min(*image.shape[:2], _CROP) // 2 * 2
         if side < 2:
             raise UsageError(f"{images.source(0)}: too small to be turned")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dsfcnn.data import Dataset, Sample
 from dsfcnn.tasks import Task
 from dsfcnn.tasks.metrics.results import Results
-from dsfcnn.training.images import resize, size_at
+from dsfcnn.training.images import rescale
 
 _SMALLEST = 16  # pixels along each side that four poolings leave something of
 _DIGITS = 64  # that the network sees at once, as in training
@@ -44,8 +44,7 @@ def predict(model: nn.Module, task: Task, image: np.ndarray, image_mpp: float, m
     The network sees the image at ``mpp``; its maps are brought back to the image's resolution before objects are found, so that
     small ones and narrow gaps keep their pixels.
     """
-    size = size_at(image.shape[:2], image_mpp, mpp)
-    found = probabilities(model, image if size == image.shape[:2] else resize(image, size))
+    found = probabilities(model, rescale(image, image_mpp, mpp))
     if "class" in found:
         return task.decode(found["class"])
     return task.decode({head: enlarge(maps, image.shape[:2]) for head, maps in found.items()}, image_mpp)

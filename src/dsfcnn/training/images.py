@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from dsfcnn.data import Dataset, Sample, open_dataset
 from dsfcnn.data.crops import random_stream
 from dsfcnn.errors import UsageError
+from dsfcnn.slides import resample
 from dsfcnn.training.config import TrainConfig
 
 
@@ -59,30 +59,10 @@ class Chosen:
         return self.splits[-1], number
 
 
-@dataclass
-class Rescaled(Chosen):
-    """All samples at one resolution: images averaged, not picked, so that fine grain does not turn into noise."""
-
-    at: float
-
-    def __getitem__(self, index: int) -> Sample:
-        return rescale(super().__getitem__(index), self.at)
-
-    @property
-    def mpp(self) -> float:
-        return self.at
-
-
-def rescale(sample: Sample, mpp: float) -> Sample:
-    """A sample at another resolution; instances by the nearest pixel."""
-    size = size_at(sample.image.shape[:2], sample.mpp, mpp)
-    if size == sample.image.shape[:2]:
-        return sample
-    instances = sample.instances
-    if instances is not None:
-        rows, columns = (((np.arange(new) + 0.5) * old / new).astype(int) for new, old in zip(size, instances.shape))
-        instances = instances[rows[:, None], columns]
-    return Sample(resize(sample.image, size), instances, sample.label, mpp, sample.source)
+def rescale(image: np.ndarray, image_mpp: float, mpp: float) -> np.ndarray:
+    """An image at another resolution, uint8 (H, W, C), by the filter that slides are read with."""
+    height, width = size_at(image.shape[:2], image_mpp, mpp)
+    return image if (height, width) == image.shape[:2] else resample(image, width, height)
 
 
 def size_at(size: tuple[int, ...], mpp: float, wanted: float) -> tuple[int, int]:
@@ -91,14 +71,8 @@ def size_at(size: tuple[int, ...], mpp: float, wanted: float) -> tuple[int, int]
     return height, width
 
 
-def resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """uint8 (H, W, C): every pixel a weighted mean of those it covers (when shrinking) or lies between (when growing)."""
-    planes = [Image.fromarray(image[..., c]).resize(size[::-1], Image.Resampling.BILINEAR) for c in range(image.shape[2])]
-    return np.stack([np.asarray(plane) for plane in planes], axis=2)
-
-
-def open_images(config: TrainConfig, mpp: float) -> tuple[Dataset, Dataset]:
-    """Images for training, at the model's resolution, and for validation, at their own (none in a final fit)."""
+def open_images(config: TrainConfig) -> tuple[Dataset, Dataset]:
+    """Images for training and for validation (none in a final fit), at their own resolution."""
     train: Dataset = _open(config, config.train_split)
     splits: tuple[Dataset, ...] = (train,)
     valid: Dataset
@@ -117,7 +91,7 @@ def open_images(config: TrainConfig, mpp: float) -> tuple[Dataset, Dataset]:
     if config.images is not None:
         order = np.argsort(random_stream(config.seed, 3).random(len(numbers)), kind="stable")[: config.images]
         numbers = sorted(numbers[i] for i in order)
-    return Rescaled(splits, numbers, mpp), valid
+    return Chosen(splits, numbers), valid
 
 
 def _open(config: TrainConfig, split: str) -> Dataset:

@@ -64,7 +64,7 @@ class Run:
         with locked(self.folder) if first else nullcontext(), self.processes.together(), self._signals():
             if first:
                 self._take_over(resume)
-            images, valid = open_images(self.config, self.mpp)
+            images, valid = open_images(self.config)
             state = loop.start(self.config)
             fingerprint = self._fingerprint(images, valid)
             if resume:
