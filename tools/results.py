@@ -30,6 +30,12 @@ PICTURES = {
     "images": "test score against training images",
     "convergence": "validation score against steps",
 }
+SHOWN = {
+    "best.jpg": "the three best images of the test",
+    "middle.jpg": "three in the middle",
+    "worst.jpg": "the three worst",
+    "curves.png": "the course of training",
+}
 
 
 def study(folder: Path) -> str:
@@ -67,7 +73,12 @@ def shipped_models() -> str:
         architecture = config["architecture"]
         parts.append(
             f"## Shipped model: {name}\n\n{architecture['name']} {architecture.get('group', '')}, width {architecture['width']}, "
-            f"{config['mpp']} um per pixel. Test {table[1]}.\n\n{table[2]}\n\n{table[3]}\n"
+            f"{config['mpp']} um per pixel. Test {table[1]}.\n\n{table[2]}\n\n{table[3]}\n\n"
+            + "".join(
+                f"![{text}](images/shipped-{name}-{picture})\n"
+                for picture, text in SHOWN.items()
+                if (DOCS / "images" / f"shipped-{name}-{picture}").exists()
+            )
         )
     return "\n".join(parts)
 

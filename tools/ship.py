@@ -1,5 +1,7 @@
 """Put a trained model into the package: src/dsfcnn/models/shipped/NAME, with a card that says what it does on test data.
 
+Its learning curve, and its best, middle and worst images, go to docs/images, where tools/results.py finds them.
+
     dsfcnn evaluate --model RUN/best --data DIR --split SPLIT --out EVALUATION
     python tools/ship.py RUN EVALUATION NAME --known "what it gets wrong, in a sentence or two"
 
@@ -15,7 +17,8 @@ from pathlib import Path
 
 from PIL import Image
 
-SHIPPED = Path(__file__).parents[1] / "src" / "dsfcnn" / "models" / "shipped"
+ROOT = Path(__file__).parents[1]
+SHIPPED, IMAGES = ROOT / "src" / "dsfcnn" / "models" / "shipped", ROOT / "docs" / "images"
 LARGEST = 10_000_000  # bytes of a model folder
 
 
@@ -52,7 +55,11 @@ def main() -> None:
     for name in ("config.json", "model.safetensors"):
         shutil.copyfile(options.run / "best" / name, folder / name)
     (folder / "README.md").write_text(card(options.run, options.evaluation, options.known, options.note).replace("{name}", options.name))
-    Image.open(options.evaluation / "worst.png").convert("RGB").save(folder / "worst.jpg", quality=80)
+    for kind in ("best", "middle", "worst"):
+        sheet = Image.open(options.evaluation / f"{kind}.png").convert("RGB")
+        sheet.reduce(1 if sheet.width < 1200 else 2).save(IMAGES / f"shipped-{options.name}-{kind}.jpg", quality=80)
+    shutil.copyfile(IMAGES / f"shipped-{options.name}-worst.jpg", folder / "worst.jpg")
+    shutil.copyfile(options.run / "curves.png", IMAGES / f"shipped-{options.name}-curves.png")
     size = sum(path.stat().st_size for path in folder.iterdir())
     print(f"{folder}: {size / 1e6:.1f} MB")
     if size > LARGEST:

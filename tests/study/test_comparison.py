@@ -4,10 +4,11 @@ import json
 import re
 
 import pytest
+import torch
 import yaml
 
 from dsfcnn.errors import Interrupted, UsageError
-from dsfcnn.models import names
+from dsfcnn.models import count_parameters, create, names
 from dsfcnn.study.comparison import configuration, run_study
 from dsfcnn.study.plans import STUDIES
 from dsfcnn.tasks.metrics.auc import auc
@@ -108,6 +109,16 @@ def test_every_row_has_a_valid_configuration_that_differs_by_its_network_or_imag
     for row in study.rows:
         config = configuration(study, row, budget, 0, tmp_path, tmp_path, {}).model_dump()
         assert config["model"] in names()
-        seen.add(json.dumps({key: value for key, value in config.items() if key not in ("model", "group", "options", "images")}))
+        seen.add(json.dumps({key: value for key, value in config.items() if key not in ("model", "group", "options", "width", "images")}))
     assert len(seen) == 1
     assert len({row.folder for row in study.rows}) == len(study.rows)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_small_rows_have_about_equally_many_parameters(name, tmp_path):
+    study, counts = STUDIES[name], []
+    for row in study.rows:
+        with torch.device("meta"):
+            model = create(**configuration(study, row, "small", 0, tmp_path, tmp_path, {}).architecture())
+        counts.append(count_parameters(model)["paper"])
+    assert counts == pytest.approx([counts[0]] * len(counts), rel=0.07)

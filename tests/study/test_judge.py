@@ -42,7 +42,7 @@ def test_a_judgement_is_written_whole(nuclei, tmp_path):
     assert [row["image"] for row in found["images"]] == [images.source(0), images.source(1)]
     assert found["equivariance error"]["90 degrees"] < 1e-5
     assert 0 < found["equivariance error"]["45 degrees"] < 1
-    assert {path.name for path in tmp_path.iterdir()} == {"metrics.json", "table.md", "best.png", "worst.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {"metrics.json", "table.md", "best.png", "middle.png", "worst.png"}
 
 
 def test_an_ordinary_network_does_not_turn(tmp_path):

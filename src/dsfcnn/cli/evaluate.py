@@ -16,7 +16,7 @@ def evaluate(
     split_file: Annotated[Path | None, typer.Option(readable=False, help="Divides a folder that has no splits.")] = None,
     cache: Annotated[Path | None, typer.Option(help="Folder for what takes long to make from the data.")] = None,
     turns: Annotated[int, typer.Option(min=1, help="Mean over so many turned copies of each image (test-time turning); 1: none.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="Folder for metrics.json, table.md, best.png and worst.png.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for metrics.json, table.md, best.png, middle.png and worst.png.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")] = False,
     backend: Annotated[str, typer.Option(envvar="DSFCNN_BACKEND", help="auto, dense or spectral G-convolutions.")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
@@ -35,7 +35,7 @@ def evaluate(
     keep_memory()
     set_backend(backend)
     if out is not None:
-        claim_outputs(out, ["metrics.json", "table.md", "best.png", "worst.png"], overwrite)
+        claim_outputs(out, ["metrics.json", "table.md", "best.png", "middle.png", "worst.png"], overwrite)
     judged = Judged(model, wrap=(lambda network: TurnedLogits(network, turns)) if turns > 1 else None)
     images = open_dataset(data, split, data_format, data_mpp, split_file=split_file, cache=cache)
     console = Console(stderr=True)
@@ -50,4 +50,4 @@ def evaluate(
         return
     print(results.table(), end="")
     if out is not None:
-        print(f"written: {out}/metrics.json, table.md, best.png, worst.png")
+        print(f"written: {out}/metrics.json, table.md, best.png, middle.png, worst.png")

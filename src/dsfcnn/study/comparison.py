@@ -20,7 +20,7 @@ from dsfcnn.errors import Interrupted, UsageError
 from dsfcnn.files import atomic_write
 from dsfcnn.models import count_parameters, load_model
 from dsfcnn.study.judge import Judged
-from dsfcnn.study.plans import Budget, Row, Study
+from dsfcnn.study.plans import LICENCES, Budget, Row, Study
 from dsfcnn.tasks.metrics.auc import auc_difference
 from dsfcnn.tasks.metrics.bootstrap import Estimate
 from dsfcnn.training.config import TrainConfig, check
@@ -39,6 +39,7 @@ def configuration(study: Study, row: Row, budget: Budget, seed: int, data: Path,
         "data": str(data),
         "cache": str(cache) if study.shared["format"] == "rotmnist" else None,
         "seed": seed,
+        "licence": LICENCES[study.shared["format"]],
         **({} if row.images is None else {"images": row.images}),
         **({"width": row.small_width} if row.small_width is not None and budget == "small" else {}),
         **changes,

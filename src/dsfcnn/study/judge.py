@@ -26,7 +26,7 @@ from dsfcnn.training.evaluation import score, to_tensor
 from dsfcnn.training.images import rescale
 from dsfcnn.training.report import FOUND, TRUTH
 
-_SHOWN = 3  # of the best, and of the worst
+_SHOWN = 3  # of the best, of those in the middle, and of the worst
 _CROP = 256  # pixels of the image that is turned, at most
 _FIRST = {"nuclei": "pq", "glands": "object_dice"}  # the measure by which images are ranked
 
@@ -77,15 +77,17 @@ def ranked(results: Results, task: Task) -> list[int]:
 
 
 def write_judgement(folder: Path, judged: Judged, images: Dataset, results: Results, about: dict[str, Any]) -> None:
-    """metrics.json, table.md, best.png and worst.png."""
+    """metrics.json, table.md, best.png, middle.png and worst.png."""
     found = {**about, **results.as_dict(), "equivariance error": judged.equivariance(images)}
     with atomic_write(folder / "metrics.json") as stream:
         stream.write(json.dumps(found, indent=2).encode() + b"\n")
     with atomic_write(folder / "table.md") as stream:
         stream.write(results.table().encode())
     order = ranked(results, judged.task)
-    for name, numbers in (("best.png", order[:_SHOWN]), ("worst.png", order[::-1][:_SHOWN])):
-        with atomic_write(folder / name) as stream:
+    middle = max(0, (len(order) - _SHOWN) // 2)
+    shown = {"best": order[:_SHOWN], "middle": order[middle : middle + _SHOWN], "worst": order[::-1][:_SHOWN]}
+    for name, numbers in shown.items():
+        with atomic_write(folder / f"{name}.png") as stream:
             _sheet(judged, images, numbers, results).savefig(stream, format="png", dpi=100, metadata={"Software": None})
 
 

@@ -86,6 +86,13 @@ _FEWER_IMAGES = tuple(
 )
 _ONE_CYCLE = {"optimiser": "adamw", "schedule": "one-cycle", "warm_up": 0.2, "clip": 5.0, "average": 0.99, "weight_decay": 1e-4}
 
+LICENCES = {
+    "rotmnist": "CC BY-SA 3.0 (MNIST)",
+    "pcam": "CC0 (PCam, Veeling et al. 2018)",
+    "glas": "research use only, no commercial use (GlaS, MICCAI 2015)",
+    "kumar": "CC BY-NC-SA 4.0 (Kumar et al. 2017)",
+}
+
 # Small budgets are guesses at what two cores train in an hour or two; the paper's follow configs/paper-*.yaml.
 STUDIES = {
     study.name: study
