@@ -3,6 +3,7 @@
     python tools/results.py STUDY_FOLDER ...
 
 A study folder is what ``dsfcnn study`` wrote. Its pictures go to docs/images; its table, its settings and the command stand in the page.
+Sections of studies whose folders are not given stay as they are.
 """
 
 import argparse
@@ -87,8 +88,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("studies", type=Path, nargs="*")
     options = parser.parse_args()
-    parts = ["# Results\n", shipped_models(), *(study(folder) for folder in options.studies)]
-    (DOCS / "results.md").write_text("\n".join(part for part in parts if part))
+    page = DOCS / "results.md"
+    before = [f"## {section}" for section in page.read_text().split("\n## ")[1:]]
+    made = {text.partition("\n")[0]: text for text in map(study, options.studies)}
+    kept = {text.partition("\n")[0]: text for text in before if not text.startswith("## Shipped model")}
+    studies = [text.rstrip("\n") + "\n" for text in {**kept, **made}.values()]
+    page.write_text("\n".join(["# Results\n", shipped_models(), *studies]))
 
 
 if __name__ == "__main__":
