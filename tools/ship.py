@@ -57,7 +57,7 @@ def main() -> None:
     (folder / "README.md").write_text(card(options.run, options.evaluation, options.known, options.note).replace("{name}", options.name))
     for kind in ("best", "middle", "worst"):
         sheet = Image.open(options.evaluation / f"{kind}.png").convert("RGB")
-        sheet.reduce(1 if sheet.width < 1200 else 2).save(IMAGES / f"shipped-{options.name}-{kind}.jpg", quality=80)
+        sheet.save(IMAGES / f"shipped-{options.name}-{kind}.jpg", quality=80)
     shutil.copyfile(IMAGES / f"shipped-{options.name}-worst.jpg", folder / "worst.jpg")
     shutil.copyfile(options.run / "curves.png", IMAGES / f"shipped-{options.name}-curves.png")
     size = sum(path.stat().st_size for path in folder.iterdir())
