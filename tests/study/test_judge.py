@@ -51,8 +51,11 @@ def test_an_ordinary_network_does_not_turn(tmp_path):
     images = Chosen((open_dataset(None, "test", "synthetic-tumour"),), list(range(4)))
     judged = Judged(tmp_path)
     assert judged.equivariance(images)["90 degrees"] > 2e-5
-    order = ranked(judged.score(images), judged.task)
+    results = judged.score(images)
+    order = ranked(results, judged.task)
     assert sorted(order) == [0, 1, 2, 3]
+    sure = [p if label else 1 - p for label, p in zip(results.rows["label"], results.rows["p_tumour"])]
+    assert [sure[number] for number in order] == sorted(sure, reverse=True)
 
 
 @pytest.fixture

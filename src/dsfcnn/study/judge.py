@@ -72,7 +72,11 @@ class Judged:
 
 def ranked(results: Results, task: Task) -> list[int]:
     """Images from the best to the worst."""
-    values = results.rows[_FIRST.get(task.name, "correct")]
+    rows = results.rows
+    if "p_tumour" in rows:  # how sure it was of the truth
+        values = np.where(np.asarray(rows["label"]) == 1, rows["p_tumour"], 1 - np.asarray(rows["p_tumour"]))
+    else:
+        values = rows[_FIRST.get(task.name, "correct")]
     return [int(number) for number in np.argsort(-np.asarray(values, dtype=float), kind="stable")]
 
 
