@@ -181,6 +181,19 @@ def test_nuclei_are_those_of_a_watershed_over_the_whole_image(seed, blur):
     assert same_objects(got, slow.decode_nuclei(nucleus, marker, contour, smallest=10))
 
 
+@settings(checks, max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([2, 3]), st.sampled_from([0.1, 0.3]), st.sampled_from([0.0, 0.9]), st.booleans())
+def test_nuclei_by_peaks_are_those_of_the_definition(seed, blur, height, certainty, in_steps):
+    """Also where many values tie, as those that are kept in bytes do; flooding between them is then the library's choice."""
+    marker, contour, background = smooth_probabilities(seed, shape=(30, 28), blur=blur)
+    if in_steps:
+        marker = np.rint(marker * 8) / 8
+    chosen = NucleiSettings(smallest_region=0.25, certainty=certainty, marker_height=height)
+    got = decode_nuclei(1 - background, marker, contour, 0.25, chosen)
+    want = slow.decode_nuclei_by_peaks(1 - background, marker, certainty, height, smallest=4)
+    assert same_objects(got, want)
+
+
 def test_the_random_nuclei_touch():
     """The test above is about regions with several markers: there are such regions."""
     several = 0

@@ -8,7 +8,9 @@ from scipy import ndimage
 
 from dsfcnn import metrics, tasks
 from dsfcnn.errors import DataError
+from dsfcnn.tasks import NucleiSettings
 
+PEAKS = NucleiSettings(certainty=0.8, marker_height=0.2)
 laws = settings(max_examples=60, deadline=None, derandomize=True)
 
 
@@ -85,11 +87,38 @@ def test_regions_without_marker_vanish():
     assert not found[:, 50:].any()
 
 
+def test_by_peaks_a_region_needs_no_marker():
+    """Nuclei so small that all of them is contour, two of which touch: P(marker) has a low peak in each."""
+    truth = discs((60, 100), [(30, 20), (30, 60), (30, 67)], 3)
+    low = ndimage.gaussian_filter((discs((60, 100), [(30, 20), (30, 60), (30, 67)], 1) > 0).astype(float), 1)
+    nucleus, marker = (truth > 0).astype(float), 0.5 * low / low.max()
+    maps = {"object": np.stack([1 - nucleus, nucleus]), "marker": np.stack([marker, nucleus * (1 - marker), (1 - nucleus) * (1 - marker)])}
+    task = tasks.get("nuclei")
+    assert not task.decode(maps).any()
+    assert metrics.panoptic_quality(truth, task.decode(maps, settings=NucleiSettings(marker_height=0.1))).pq == 1
+    merged = task.decode(maps, settings=NucleiSettings(marker_height=0.6))
+    assert len(np.unique(merged)) == 3  # too high a demand joins the two that touch
+
+
+def test_regions_that_are_nowhere_certain_vanish():
+    task = tasks.get("nuclei")
+    probabilities = perfect(task, discs((60, 100), [(30, 30), (30, 70)], 12))
+    probabilities["object"][1, :, 50:] *= 0.7
+    for height in (0.0, 0.2):
+        expect_ids(task.decode(probabilities, settings=NucleiSettings(certainty=0.6, marker_height=height)), 2)
+        found = task.decode(probabilities, settings=NucleiSettings(certainty=0.8, marker_height=height))
+        expect_ids(found, 1)
+        assert not found[:, 50:].any()
+
+
 @pytest.mark.parametrize("name", ["nuclei", "glands"])
 def test_empty_and_full_maps(name):
     task = tasks.get(name)
     for shape in ((50, 60), (1, 1), (1, 9), (9, 1)):
-        assert not task.decode(perfect(task, np.zeros(shape, int))).any()
+        empty = perfect(task, np.zeros(shape, int))
+        assert not task.decode(empty).any()
+        if name == "nuclei":
+            assert not task.decode(empty, settings=PEAKS).any()
         full = {head: np.zeros((len(names), *shape)) for head, names in task.heads.items()}
         full["object"][1 if name == "nuclei" else 0] = 1
         if name == "nuclei":
@@ -97,13 +126,15 @@ def test_empty_and_full_maps(name):
         found = task.decode(full)
         assert found.dtype == np.int32
         assert found.all() == (shape == (50, 60) or (name == "nuclei" and shape[0] * shape[1] >= 10))
+        if name == "nuclei":
+            np.testing.assert_array_equal(task.decode(full, settings=PEAKS), found)
 
 
 @laws
-@given(st.sampled_from(["nuclei", "glands"]), st.integers(0, 2**32 - 1), st.integers(1, 3))
+@given(st.sampled_from(["nuclei", "nuclei by peaks", "glands"]), st.integers(0, 2**32 - 1), st.integers(1, 3))
 def test_turned_probabilities_give_turned_objects(name, seed, turns):
-    task = tasks.get(name)
-    chosen = tasks.GlandSettings(smallest_gland=8.0) if name == "glands" else None
+    task = tasks.get(name.split()[0])
+    chosen = {"glands": tasks.GlandSettings(smallest_gland=8.0), "nuclei by peaks": PEAKS}.get(name)
     maps = random_probabilities(task, seed)
     turned = {head: np.rot90(array, turns, axes=(1, 2)) for head, array in maps.items()}
     straight = task.decode(maps, settings=chosen)

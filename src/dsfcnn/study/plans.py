@@ -170,7 +170,7 @@ STUDIES = {
                 "crop": 160,
                 "batch": 6,
                 "per_epoch": 130,
-                "decode": {"marker_threshold": 0.5},
+                "decode": {"certainty": 0.8, "marker_height": 0.2},
             },
             {"steps": 9200, "milestones": {1970: 1e-4, 3940: 5e-5}, "validate_every": 656, "crop": 256, "batch": 8, "per_epoch": 1050},
             "paper, on 14 test images",

@@ -4,25 +4,33 @@ Objects come out as int32 ids 1, 2, ... from the largest to the smallest. All ne
 Nothing depends on the direction of the image: turned probabilities give turned objects, unless two values tie.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from skimage.measure import label
+from skimage.morphology import reconstruction
 from skimage.segmentation import watershed
 
 from dsfcnn.tasks.diamonds import diamond_radius, dilate
 from dsfcnn.tasks.runs import Runs, connect, fill_holes, find_runs, grow, intersect, paint
 
 _Numbers = NDArray[np.int64]
+_NEAREST = np.array([[0, 1, 0], [1, 1, 1], [0, 1, 0]])  # a pixel and its four neighbours
 
 
 @dataclass(frozen=True)
 class NucleiSettings:
-    """How nuclei are read from probabilities; the authors' constants, which are pixels at 0.25 um/px."""
+    """How nuclei are read from probabilities; the authors' constants, which are pixels at 0.25 um/px.
+
+    With a ``marker_height``, markers are peaks of P(marker), however low, and the three settings of the authors' markers have no effect.
+    Nuclei too small for a marker that passes a threshold are then found too.
+    """
 
     object_threshold: float = 0.5  # a pixel is nucleus when P(nucleus) is more
+    certainty: float = 0.0  # a connected region of nucleus pixels counts when P(nucleus) is more somewhere in it; not in the paper
+    marker_height: float = 0.0  # two peaks of P(marker) are two nuclei when it falls by this much between them; 0: the authors' markers
     contour_threshold: float = 0.4  # a pixel is contour, and no marker, when P(contour) is this or more
     marker_threshold: float = 0.75  # a nucleus pixel is marker when P(marker) is more
     smallest_region: float = 0.625  # um^2 (10 px); smaller connected regions of nucleus pixels are dropped
@@ -45,50 +53,114 @@ def decode_nuclei(
 ) -> NDArray[np.int32]:
     """Marker-controlled watershed on -P(marker), within the pixels that are nucleus. Probabilities (H, W) -> ids (H, W).
 
-    A connected region without a marker is dropped, as nothing floods it; a region with one marker is that object, whole; only regions
-    with several are flooded, each for itself. So the result is that of a watershed over the whole image, and a place does not depend on
-    what is far from it. (Where marker pixels of a region tie exactly, the library's order of flooding decides, there as here.)
+    A connected region with one marker is that object, whole; only regions with several are flooded, each for itself. So the result is that
+    of a watershed over the whole image, and a place does not depend on what is far from it. (Where marker pixels of a region tie
+    exactly, the library's order of flooding decides, there as here.) Of the authors' markers, a region may have none: nothing floods it,
+    and it is dropped.
     """
     shape, pixel = nucleus.shape, mpp**2
     regions, region = _large(find_runs(shape, lambda rows: nucleus[rows] > settings.object_threshold), settings.smallest_region / pixel)
-    likely = find_runs(shape, lambda rows: (marker[rows] > settings.marker_threshold) & (contour[rows] < settings.contour_threshold))
+    if settings.certainty:
+        sure = _highest(nucleus, regions, region)[region] > settings.certainty
+        regions, region = regions[sure], region[sure]
+    if settings.marker_height:
+        alone, flooded, count = _parted_by_peaks(marker, regions, region, settings.marker_height)
+    else:
+        likely = find_runs(shape, lambda rows: (marker[rows] > settings.marker_threshold) & (contour[rows] < settings.contour_threshold))
+        alone, flooded, count = _parted_by_markers(marker, regions, region, likely, settings.smallest_marker / pixel)
+    single = alone[region] >= 0
+    area = regions[single].area(alone[region[single]], count)
+    area += np.bincount(np.concatenate([np.empty(0, np.int64), *(found for _, found in flooded)]), minlength=count)
+    rank = _by_size(area)
+    objects = paint(regions[single], rank[alone[region[single]]])
+    for place, found in flooded:
+        objects[place] = rank[found]
+    return objects
+
+
+_Flooded = tuple[tuple[_Numbers, _Numbers], _Numbers]  # pixels (rows, columns) of a region, and the number of the object of each
+
+
+def _parted_by_peaks(marker: NDArray[Any], regions: Runs, region: _Numbers, height: float) -> tuple[_Numbers, list[_Flooded], int]:
+    """Objects by peaks: of each region that is one object its number, else -1; the parts of other regions; the number of all objects."""
+    alone, flooded, count = np.full(region.max(initial=-1) + 1, -1), [], 0
+    for own in _groups(region):
+        box = _Box(regions[own], marker)
+        seeds, found = peaks(box.surface, height)
+        if found > 1:
+            flooded.append((box.place, box.flood(seeds) + count))
+        else:
+            alone[region[own[0]]] = count
+        count += found
+    return alone, flooded, count
+
+
+def peaks(surface: NDArray[Any], height: float) -> tuple[NDArray[np.int32], int]:
+    """Ids 1, 2, ... of the peaks of a surface, each with all that lies above ``height`` below its top, and how many there are.
+
+    From a peak, every way to a higher place leads down by ``height`` or more.
+
+    >>> peaks(np.array([[0.2, 0.9, 0.8, 1.0, 0.1, 0.4, 0.3]]), height=0.25)[0].tolist()
+    [[0, 1, 1, 1, 0, 2, 2]]
+    """
+    filled = reconstruction(surface - height, surface, footprint=_NEAREST)
+    above = label(surface > filled, connectivity=1)
+    tops = np.unique(above[filled == surface - height])
+    number = np.zeros(above.max() + 1, np.int32)
+    number[tops] = np.arange(1, len(tops) + 1)
+    return number[above], len(tops)
+
+
+def _parted_by_markers(
+    marker: NDArray[Any], regions: Runs, region: _Numbers, likely: Runs, smallest: float
+) -> tuple[_Numbers, list[_Flooded], int]:
+    """Objects by the authors' markers, which are connected, filled and not too small; told as by ``_parted_by_peaks``."""
     inside, _, _ = intersect(likely, regions)
-    filled, number = _large(fill_holes(inside), settings.smallest_marker / pixel)
+    filled, number = _large(fill_holes(inside), smallest)
     markers, one, other = intersect(filled, regions)
     number, home = number[one], region[other]  # of each run of a marker: its marker, and the region that it lies in
 
     count = int(number.max(initial=0)) + 1
     region_of, marker_of = np.divmod(np.unique(home * count + number), count)
     markers_in = np.bincount(region_of, minlength=int(region.max(initial=0)) + 1)
-    only = np.zeros(len(markers_in), np.int64)  # the marker of a region that has one alone
-    only[region_of] = marker_of
-    single, several = markers_in[region] == 1, markers_in > 1
-    area = regions[single].area(only[region[single]], count)
-    own, seeded = several[region], several[home]
-    flooded = list(_flood(marker, regions[own], region[own], markers[seeded], number[seeded], home[seeded]))
-    area += np.bincount(np.concatenate([np.empty(0, np.int64), *(found for _, found in flooded)]), minlength=count)
-    rank = _by_size(area)
-    objects = paint(regions[single], rank[only[region[single]]])
-    for place, found in flooded:
-        objects[place] = rank[found]
-    return objects
+    alone = np.full(len(markers_in), -1)
+    is_only = markers_in[region_of] == 1
+    alone[region_of[is_only]] = marker_of[is_only]
+    own, seeded = np.flatnonzero(markers_in[region] > 1), np.flatnonzero(markers_in[home] > 1)
+    flooded = []
+    for a, b in zip(_groups(region[own]), _groups(home[seeded])):
+        box = _Box(regions[own[a]], marker)
+        runs, ids = markers[seeded[b]], number[seeded[b]]
+        seeds = np.zeros(box.surface.shape, np.int32)
+        seeds[box.inside(runs.pixels())] = np.repeat(ids + 1, runs.length)
+        flooded.append((box.place, box.flood(seeds)))
+    return alone, flooded, count
 
 
-def _flood(
-    marker: NDArray[Any], regions: Runs, region: _Numbers, markers: Runs, number: _Numbers, home: _Numbers
-) -> Iterator[tuple[tuple[_Numbers, _Numbers], _Numbers]]:
-    """Pixels (rows, columns) of each region, and the number of the marker that floods each from among the markers whose home it is."""
-    for a, b in zip(_groups(region), _groups(home)):
-        region_runs, seed_runs = regions[a], markers[b]
-        top, left = region_runs.row[0], region_runs.column.min()
-        size = int(region_runs.row[-1] + 1 - top), int((region_runs.column + region_runs.length).max() - left)
-        place = region_runs.pixels()
-        box = place[0] - top, place[1] - left
-        part, surface, seeds = np.zeros(size, bool), np.zeros(size, marker.dtype), np.zeros(size, np.int32)
-        part[box], surface[box] = True, -marker[place]
-        rows, columns = seed_runs.pixels()
-        seeds[rows - top, columns - left] = np.repeat(number[b] + 1, seed_runs.length)
-        yield place, watershed(surface, markers=seeds, mask=part)[box] - 1
+class _Box:
+    """A region by itself: P(marker) of its pixels, and -1 around them."""
+
+    def __init__(self, runs: Runs, marker: NDArray[Any]):
+        self.place = runs.pixels()
+        rows, columns = self.place
+        self.corner = rows[0], columns.min()
+        self.surface = np.full((rows[-1] + 1 - self.corner[0], columns.max() + 1 - self.corner[1]), -1, marker.dtype)
+        self.surface[self.inside(self.place)] = marker[self.place]
+
+    def inside(self, place: tuple[_Numbers, _Numbers]) -> tuple[_Numbers, _Numbers]:
+        return place[0] - self.corner[0], place[1] - self.corner[1]
+
+    def flood(self, seeds: NDArray[np.int32]) -> _Numbers:
+        """The number, from 0, of the seed (1, 2, ...) that floods each pixel of the region."""
+        return watershed(-self.surface, markers=seeds, mask=self.surface >= 0)[self.inside(self.place)] - 1
+
+
+def _highest(values: NDArray[Any], runs: Runs, owner: _Numbers) -> NDArray[Any]:
+    """The largest value of each owner's pixels."""
+    highest = np.zeros(owner.max(initial=-1) + 1, values.dtype)
+    if len(owner):
+        np.maximum.at(highest, owner, np.maximum.reduceat(values[runs.pixels()], np.cumsum(runs.length) - runs.length))
+    return highest
 
 
 def _groups(owner: _Numbers) -> list[_Numbers]:
