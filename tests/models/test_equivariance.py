@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from dsfcnn.models import create, names
+from dsfcnn.models.heads import SpatialMean
 from dsfcnn.testing import assert_equivariant, equivariance_error
 
 HISTOLOGY = [(64, 64), (96, 96), (100, 100), (33, 33), (50, 37)]
@@ -61,6 +62,23 @@ def test_training(name, size, small, images):
 def test_other_groups(name, group, size, small, images):
     """D4: mirrors too."""
     assert_equivariant(small(name, group=group), images(name, *size), group, rtol=1e-9)
+
+
+@pytest.mark.parametrize("size", [(96, 96), (48, 33), (16, 1)], ids=lambda size: "x".join(map(str, size)))
+@pytest.mark.parametrize("name", ["dsf-tumour", "steerable-tumour", "hnet-tumour"])
+def test_patches_judged_by_their_middle(name, size, small, images):
+    model = small(name, width=0.1, centre=1 / 3)
+    assert_equivariant(model, images(name, *size), asserted(name), rtol=1e-9)
+
+
+def test_the_middle_third_of_a_patch_is_what_is_averaged():
+    """96 pixels are 6 after four poolings, and the middle third of them 2."""
+    maps = torch.zeros(6, 6)
+    maps[2:4, 2:4] = 1
+    assert SpatialMean(1 / 3)(maps).item() == 1
+    assert SpatialMean(2 / 3)(maps).item() == 0.25
+    assert SpatialMean()(maps).item() == pytest.approx(1 / 9)
+    assert SpatialMean(0.01)(torch.arange(5.0).expand(4, 5)).item() == 2  # one pixel of an odd axis, two of an even one
 
 
 @pytest.mark.parametrize("max_frequency", [2, 3])

@@ -45,6 +45,16 @@ def test_no_steering_is_left(name, small):
     assert all(torch.equal(values, state[key]) for key, values in model.state_dict().items())
 
 
+def test_a_middle_part_folds(small, images, outputs):
+    model, x = small("dsf-tumour", centre=1 / 3), images("dsf-tumour", 96, 80)
+    folded = dsfcnn.fold(model)
+    with torch.no_grad():
+        assert error(outputs(folded, x), outputs(model, x)) < 1e-11
+    assert len([part for part in folded.modules() if isinstance(part, torch.nn.BatchNorm2d)]) < len(
+        [part for part in model.modules() if isinstance(part, torch.nn.BatchNorm2d | GBatchNorm)]
+    )  # its steps were traced: batch norms after convolutions are gone
+
+
 def test_the_check_finds_steering(small):
     for name in ("dsf-nuclei", "hnet-digits", "vfcnn-digits"):
         assert any(isinstance(part, STEERED) for part in small(name).modules())

@@ -13,7 +13,7 @@ from dsfcnn.layers.pool import MagnitudePool
 from dsfcnn.layers.steered import FilterKind
 from dsfcnn.layers.vector import VectorConv2d, VectorLength, VectorNorm
 from dsfcnn.models.budget import KERNEL_SIZE
-from dsfcnn.models.heads import MapHead, class_head
+from dsfcnn.models.heads import MapHead, SpatialMean, class_head
 
 
 class Family(Protocol):
@@ -115,13 +115,6 @@ class VectorFamily(_DirectedFamily):
         return VectorLength()
 
 
-class SpatialMean(nn.Module):
-    """(..., H, W) -> (..., 1, 1)."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.mean((-2, -1), keepdim=True)
-
-
 def _encoder(family: Family, fields: list[int]) -> nn.ModuleList:
     """Five levels of two convolutions, pooled in between."""
     levels = nn.ModuleList()
@@ -134,10 +127,10 @@ def _encoder(family: Family, fields: list[int]) -> nn.ModuleList:
 class Classifier(nn.Module):
     """Tumour patches: encoder, spatial mean, invariant map, three 1x1 convolutions. (N, 3, H, W) -> (N, classes)."""
 
-    def __init__(self, family: Family, fields: list[int], hidden: int, classes: int):
+    def __init__(self, family: Family, fields: list[int], hidden: int, classes: int, centre: float = 1.0):
         super().__init__()
         self.encoder = FieldSequential(*_encoder(family, fields))
-        summary = [SpatialMean(), family.invariant()]
+        summary = [SpatialMean(centre), family.invariant()]
         self.summary = nn.Sequential(*(summary if family.mean_first else reversed(summary)))
         self.head = class_head(fields[-1], [hidden, hidden], classes, dropout=0.0)
 

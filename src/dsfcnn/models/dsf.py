@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dsfcnn.groups import Group
 from dsfcnn.layers import FieldSequential, GBatchNorm, GConv2d, GDenseBlock, GPool, LiftConv2d, MaxPool, Upsample
-from dsfcnn.models.heads import MapHead, class_head
+from dsfcnn.models.heads import MapHead, SpatialMean, class_head
 
 Part = tuple[tuple[int, int], tuple[int, int]]  # of a map: rows from, to; columns from, to
 
@@ -50,18 +50,26 @@ class DSFClassifier(nn.Module):
     """
 
     def __init__(
-        self, classes: int = 2, *, group: str | Group = "C8", width: float = 1.0, dropout: float = 0.3, checkpointing: bool = False
+        self,
+        classes: int = 2,
+        *,
+        group: str | Group = "C8",
+        width: float = 1.0,
+        dropout: float = 0.3,
+        centre: float = 1.0,
+        checkpointing: bool = False,
     ):
         super().__init__()
         self.encoder = DSFEncoder([16, 24, 28, 32], group, width, checkpointing)
         last, hidden = self.encoder.fields[-1], scaled(96, width)
         self.norm = FieldSequential(GBatchNorm(last), nn.ReLU())
+        self.mean = SpatialMean(centre)
         self.pool = GPool()
         self.head = class_head(last, [hidden, hidden], classes, dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         features = self.norm(self.encoder(x)[-1])
-        return self.head(self.pool(features.mean((-2, -1), keepdim=True)))
+        return self.head(self.pool(self.mean(features)))
 
 
 class DSFSegmenter(nn.Module):

@@ -22,6 +22,29 @@ class Pointwise(nn.Sequential):
         return sum(parameter.numel() for parameter in self.parameters()) + self.unstored_bias
 
 
+class SpatialMean(nn.Module):
+    """Mean of the middle part of a map, ``centre`` of its height and width: (..., H, W) -> (..., 1, 1).
+
+    What is left out is as wide on either side, so that turning the map changes nothing.
+    """
+
+    def __init__(self, centre: float = 1.0):
+        super().__init__()
+        self.centre = centre
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.centre < 1:
+            top, left = (min(round((1 - self.centre) * side / 2), (side - 1) // 2) for side in x.shape[-2:])
+            x = x[..., top : x.shape[-2] - top, left : x.shape[-1] - left]
+        return x.mean((-2, -1), keepdim=True)
+
+    def plain(self) -> nn.Module:
+        return self
+
+    def extra_repr(self) -> str:
+        return f"centre={self.centre}"
+
+
 class MapHead(nn.Sequential):
     """Two 1x1 convolutions: (N, in_channels, H, W) -> (N, outputs, H, W) logits.
 

@@ -44,6 +44,8 @@ def create(name: str, **options: Any) -> nn.Module:
         heads: of gland and nuclei models, channels by name.
         checkpointing: of dsf models, compute dense units again in the backward pass instead of keeping them.
         dropout: of dsf-tumour and sfcnn-digits, between the last convolutions.
+        centre: of dsf-tumour and the compared networks for tumour, the middle part of a patch's height and width that decides its class;
+            1 is all of it, as in the paper. PatchCamelyon labels a patch by its middle third.
 
     What made a model stays with it: ``create(**model.architecture)`` builds its like.
 
@@ -66,11 +68,13 @@ def create(name: str, **options: Any) -> nn.Module:
 
 def _check(chosen: dict[str, Any]) -> None:
     """Every option that could otherwise fail deep inside, or build something absurd."""
-    width, dropout = chosen["width"], chosen.get("dropout", 0.0)
+    width, dropout, centre = chosen["width"], chosen.get("dropout", 0.0), chosen.get("centre", 1.0)
     if not _is_number(width) or not 0 < width <= 16:
         raise UsageError(f"width must be a number above 0 and up to 16 but is {width!r}; 1 is the paper's")
     if not _is_number(dropout) or not 0 <= dropout < 1:
         raise UsageError(f"dropout must be a number from 0 to below 1 but is {dropout!r}; 0.3 is the usual")
+    if not _is_number(centre) or not 0 < centre <= 1:
+        raise UsageError(f"centre must be a number above 0 and up to 1 but is {centre!r}; 1 is all of a patch")
     if chosen.get("checkpointing", False) not in (True, False):
         raise UsageError(f"checkpointing must be true or false but is {chosen['checkpointing']!r}; leave it out for false")
     if parse_group(chosen.get("group", "C1")).size > _LARGEST_GROUP:
@@ -126,7 +130,10 @@ def _comparison(family: str, task: str, *, width: float, group: str = "C1", max_
 
 # Name -> (options with their defaults, builder).
 _MODELS: dict[str, tuple[dict[str, Any], Callable[..., nn.Module]]] = {
-    "dsf-tumour": ({"group": "C8", "width": 1.0, **_OUTPUTS["tumour"], "dropout": 0.3, "checkpointing": False}, DSFClassifier),
+    "dsf-tumour": (
+        {"group": "C8", "width": 1.0, **_OUTPUTS["tumour"], "dropout": 0.3, "centre": 1.0, "checkpointing": False},
+        DSFClassifier,
+    ),
     "dsf-glands": ({"group": "C8", "width": 1.0, **_OUTPUTS["glands"], "checkpointing": False}, DSFSegmenter),
     "dsf-nuclei": ({"group": "C8", "width": 1.0, **_OUTPUTS["nuclei"], "checkpointing": False}, DSFSegmenter),
     "p4m-tumour": ({"group": "D4", "width": 1.0, **_OUTPUTS["tumour"]}, P4MDenseNet),
@@ -135,4 +142,5 @@ _MODELS: dict[str, tuple[dict[str, Any], Callable[..., nn.Module]]] = {
 for _family in budget.FAMILIES:
     _symmetry: dict[str, Any] = {"cnn": {}, "hnet": {"max_frequency": 1}}.get(_family, {"group": "C8"})
     for _task, _outputs in _OUTPUTS.items():
-        _MODELS[f"{_family}-{_task}"] = ({**_symmetry, "width": 1.0, **_outputs}, partial(_comparison, _family, _task))
+        _centre: dict[str, Any] = {"centre": 1.0} if _task == "tumour" else {}
+        _MODELS[f"{_family}-{_task}"] = ({**_symmetry, "width": 1.0, **_outputs, **_centre}, partial(_comparison, _family, _task))
