@@ -114,6 +114,14 @@ def test_every_row_has_a_valid_configuration_that_differs_by_its_network_or_imag
     assert len({row.folder for row in study.rows}) == len(study.rows)
 
 
+def test_what_all_networks_share_does_not_hide_what_a_row_asks_for(tmp_path):
+    study = STUDIES["pcam"]
+    options = [configuration(study, row, "small", 0, tmp_path, tmp_path, {}).options for row in study.rows]
+    assert {each["centre"] for each in options} == {0.3333}
+    assert [each.get("dropout") for each in options] == [None, None, None, 0.1]
+    assert all(configuration(study, row, "paper", 0, tmp_path, tmp_path, {}).options == {} for row in study.rows)
+
+
 @pytest.mark.parametrize("name", STUDIES)
 def test_small_rows_have_about_equally_many_parameters(name, tmp_path):
     study, counts = STUDIES[name], []

@@ -30,18 +30,19 @@ from dsfcnn.training.state import State
 
 def configuration(study: Study, row: Row, budget: Budget, seed: int, data: Path, cache: Path, changes: dict[str, Any]) -> TrainConfig:
     """The run of one row: the same for all rows but for the network."""
+    budgeted, own = (study.small, dict(row.small)) if budget == "small" else (study.paper, {})
     settings = {
         **study.shared,
-        **(study.small if budget == "small" else study.paper),
+        **budgeted,
         "model": row.model,
         "group": row.group,
-        "options": dict(row.options),
+        "options": {**budgeted.get("options", {}), **dict(row.options), **own.pop("options", {})},
         "data": str(data),
         "cache": str(cache) if study.shared["format"] == "rotmnist" else None,
         "seed": seed,
         "licence": LICENCES[study.shared["format"]],
         **({} if row.images is None else {"images": row.images}),
-        **({"width": row.small_width} if row.small_width is not None and budget == "small" else {}),
+        **own,
         **changes,
     }
     return check(settings, study.name)
