@@ -152,7 +152,7 @@ class _Box:
 
     def flood(self, seeds: NDArray[np.int32]) -> _Numbers:
         """The number, from 0, of the seed (1, 2, ...) that floods each pixel of the region."""
-        return watershed(-self.surface, markers=seeds, mask=self.surface >= 0)[self.inside(self.place)] - 1
+        return watershed(-self.surface, markers=seeds, mask=self.surface > -0.5)[self.inside(self.place)] - 1
 
 
 def _highest(values: NDArray[Any], runs: Runs, owner: _Numbers) -> NDArray[Any]:
