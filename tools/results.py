@@ -2,8 +2,9 @@
 
     python tools/results.py STUDY_FOLDER ...
 
-A study folder is what ``dsfcnn study`` wrote. Its pictures go to docs/images; its table, its settings and the command stand in the page.
-Sections of studies whose folders are not given stay as they are.
+A study folder is what ``dsfcnn study`` wrote. The record of each of its finished rows is kept in docs/records, under the folder's name,
+and tables and plots are made of all records of that name: rows may be trained one after the other, on different days. Sections of earlier
+studies, which have no records, stay as they are until there is one of the same kind.
 """
 
 import argparse
@@ -11,14 +12,16 @@ import json
 import re
 import shutil
 from pathlib import Path
-
-import yaml
+from tempfile import TemporaryDirectory
 
 from dsfcnn.models import read_config, shipped
+from dsfcnn.study.comparison import write_table
+from dsfcnn.study.plans import STUDIES
 
 DOCS = Path(__file__).parents[1] / "docs"
+RECORDS = DOCS / "records"
 # Settings that say nothing about the result.
-LEFT_OUT = {"data", "cache", "seed", "workers", "checkpoint_every", "licence", "init"}
+LEFT_OUT = {"seed", "checkpoint_every", "licence", "init"}
 ABOUT = {
     "nuclei": "Nuclei, Kumar et al. The paper tests on 14 images, of which these 8 are those of the same organs.",
     "rotmnist": "Digits, rotated MNIST, regenerated: other draws and turns than the paper's.",
@@ -39,26 +42,40 @@ SHOWN = {
 }
 
 
+def keep(folder: Path) -> None:
+    """What a study has finished, into docs/records under the folder's name; rows that are there from before stay."""
+    for test in sorted(folder.glob("runs/*/test.json")):
+        kept = RECORDS / folder.name / "runs" / test.parent.name / "test.json"
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        hours = json.loads((test.parent / "run.json").read_text())["cpu_hours"]
+        kept.write_text(json.dumps({**json.loads(test.read_text()), "cpu_hours": round(hours, 2)}, indent=1) + "\n")
+
+
 def study(folder: Path) -> str:
-    runs = sorted(path for path in (folder / "runs").iterdir() if (path / "test.json").exists())
-    config, *others = [yaml.safe_load((run / "config.yaml").read_text()) for run in runs]
+    """The section of a study that was kept."""
+    tests = [json.loads(path.read_text()) for path in sorted(folder.glob("runs/*/test.json"))]
+    command = tests[0]["command"]
+    name = command.split()[2]
+    pictures = []
+    with TemporaryDirectory() as made:
+        shutil.copytree(folder / "runs", Path(made, "runs"))
+        write_table(STUDIES[name], list(STUDIES[name].rows), Path(made))
+        table = Path(made, "table.md").read_text()
+        for file, text in PICTURES.items():
+            if Path(made, f"{file}.png").exists():
+                shutil.copyfile(Path(made, f"{file}.png"), DOCS / "images" / f"study-{folder.name}-{file}.png")
+                pictures.append(f"![{text}](images/study-{folder.name}-{file}.png)")
+    config, *others = [test["settings"] for test in tests]
     shared = {key: value for key, value in config.items() if key not in LEFT_OUT and all(other[key] == value for other in others)}
     if shared["augment"] == {}:
         shared["augment"] = "as the paper"
-    test = json.loads((runs[0] / "test.json").read_text())
-    command = (runs[0] / "best" / "README.md").read_text().partition("## Training\n\n    ")[2].partition("\n")[0]
-    name = next(key for key in ABOUT if key in command.split())
     settings = ", ".join(f"{key} {value}" for key, value in shared.items() if value not in (None, {}, False))
-    pictures = []
-    for picture, text in PICTURES.items():
-        if (folder / f"{picture}.png").exists():
-            shutil.copyfile(folder / f"{picture}.png", DOCS / "images" / f"study-{name}-{picture}.png")
-            pictures.append(f"![{text}](images/study-{name}-{picture}.png)")
+    hours = sum(test["cpu_hours"] for test in tests)
     return (
         f"## {ABOUT[name]}\n\n"
         f"    {command}\n\n"
-        f"Scores on {test['split']} ({test['images']:,} images), seen once per row. All rows: {settings}.\n\n"
-        f"{(folder / 'table.md').read_text()}\n" + "\n".join(pictures) + "\n"
+        f"Scores on {tests[0]['split']} ({tests[0]['images']:,} images), seen once per row; {hours:.1f} CPU hours of training. "
+        f"All rows: {settings}.\n\n{table}\n" + "\n".join(pictures) + "\n"
     )
 
 
@@ -90,10 +107,12 @@ def main() -> None:
     options = parser.parse_args()
     page = DOCS / "results.md"
     before = [f"## {section}" for section in page.read_text().split("\n## ")[1:]]
-    made = {text.partition("\n")[0]: text for text in map(study, options.studies)}
-    kept = {text.partition("\n")[0]: text for text in before if not text.startswith("## Shipped model")}
-    studies = [text.rstrip("\n") + "\n" for text in {**kept, **made}.values()]
-    page.write_text("\n".join(["# Results\n", shipped_models(), *studies]))
+    for folder in options.studies:
+        keep(folder)
+    made = [study(folder) for folder in sorted(RECORDS.iterdir())]
+    headings = ("## Shipped model", *(text.partition("\n")[0] for text in made))
+    kept = [text.rstrip("\n") + "\n" for text in before if not text.startswith(headings)]
+    page.write_text("\n".join(["# Results\n", shipped_models(), *made, *kept]))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ import yaml
 
 from dsfcnn.errors import Interrupted, UsageError
 from dsfcnn.models import count_parameters, create, names
-from dsfcnn.study.comparison import configuration, run_study
+from dsfcnn.study.comparison import configuration, run_study, write_table
 from dsfcnn.study.plans import STUDIES
 from dsfcnn.tasks.metrics.auc import auc
 
@@ -65,6 +66,22 @@ def test_the_table_has_what_was_measured_and_what_the_paper_says(finished):
     assert test["split"] == "test"
     assert test["scores"]["error"] == pytest.approx(100 * (1 - test["scores"]["accuracy"]))
     assert {path.name for path in out.iterdir()} >= {"table.md", "table.csv", "orientations.png", "convergence.png", "runs"}
+
+
+def test_records_alone_make_the_table(finished, tmp_path):
+    """As those of rows that were trained on different days, or machines."""
+    out = finished[0]
+    for row in ("cnn-digits", "steerable-digits-C8"):
+        (tmp_path / "runs" / f"{row}-seed0").mkdir(parents=True)
+        shutil.copy(out / "runs" / f"{row}-seed0" / "test.json", tmp_path / "runs" / f"{row}-seed0")
+    write_table(STUDIES["rotmnist"], list(STUDIES["rotmnist"].rows), tmp_path)
+    for name in ("table.md", "table.csv", "orientations.png", "convergence.png"):
+        assert (tmp_path / name).read_bytes() == (out / name).read_bytes()
+    test = json.loads((tmp_path / "runs" / "cnn-digits-seed0" / "test.json").read_text())
+    assert test["command"].startswith("dsfcnn study rotmnist --budget small format=\"synthetic-digits\"")
+    assert test["settings"]["steps"] == 2
+    assert not {"data", "cache"} & set(test["settings"]), "no paths of a machine"
+    assert test["curve"]["steps"] == [1, 2]
 
 
 def test_rows_of_tumour_stand_beside_the_first_on_the_same_images(tmp_path):

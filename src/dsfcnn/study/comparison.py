@@ -76,10 +76,14 @@ def run_study(
             if not (folder / "test.json").exists():
                 tell(f"{row.label}, seed {seed}")
                 config = configuration(study, row, budget, seed, data, out / "cache", changes or {})
-                run = Run(config, folder, tell, f"dsfcnn study {study.name} --budget {budget}")
+                run = Run(config, folder, tell, _command(study, budget, changes or {}))
                 _train(run, row.label, progress)
-                _test(study, config, folder, partial(progress, f"{row.label}, scored"))
-            write_table(study, chosen, out, budget)
+                _test(study, run, partial(progress, f"{row.label}, scored"))
+            write_table(study, chosen, out)
+
+
+def _command(study: Study, budget: str, changes: dict[str, Any]) -> str:
+    return " ".join([f"dsfcnn study {study.name} --budget {budget}", *(f"{key}={json.dumps(value)}" for key, value in changes.items())])
 
 
 def _train(run: Run, label: str, progress: Callable[[str, int, int], None]) -> None:
@@ -92,19 +96,37 @@ def _train(run: Run, label: str, progress: Callable[[str, int, int], None]) -> N
         raise Interrupted("stopped at a signal; give the same command again to go on", stop.exit_code) from None
 
 
-def _test(study: Study, config: TrainConfig, folder: Path, progress: Callable[[int, int], None]) -> None:
-    """The best model of a run on the test split, once; test.json is the last file of a finished row."""
+def _test(study: Study, run: Run, progress: Callable[[int, int], None]) -> None:
+    """The best model of a run on the test split, once; test.json, the last file of a finished row, has all that tables are made of."""
+    config, folder = run.config, run.folder
     judged, images = Judged(folder / "best"), _split(config, study.test_split)
     results = judged.score(images, seen=lambda number, *_: progress(number + 1, len(images)))
     scores = headline(results)
     if "accuracy" in scores:
         scores["error"] = 100 * (1 - scores["accuracy"])
-    test = {"split": study.test_split, "images": len(results.images), "scores": scores}
+    test = {
+        "command": run.command,
+        "settings": config.model_dump(exclude={"data", "cache", "workers"}),
+        "parameters": count_parameters(load_model(folder / "best"))["paper"],
+        "curve": _curve(study, folder),
+        "split": study.test_split,
+        "images": len(results.images),
+        "scores": scores,
+    }
     if config.valid_split and "p_tumour" in results.rows:  # for the difference of two rows, on as many images as there are
         both = judged.score(_split(config, config.valid_split)), results
         test |= {name: [value for part in both for value in part.rows[name].tolist()] for name in ("label", "p_tumour")}
     with atomic_write(folder / "test.json") as stream:
         stream.write(json.dumps(test, indent=2).encode() + b"\n")
+
+
+def _curve(study: Study, folder: Path) -> dict[str, list[float]]:
+    """Steps, and the validation scores after each; none in a final fit."""
+    with (folder / "metrics.csv").open() as stream:
+        history = list(csv.DictReader(stream))
+    metric = study.metrics[0] if study.metrics[0] in history[0] else study.metrics[1]
+    validated = [line for line in history if metric in line]
+    return {"steps": [float(line["step"]) for line in validated], "scores": [float(line[metric]) for line in validated]}
 
 
 def _split(config: TrainConfig, split: str) -> Dataset:
@@ -118,7 +140,7 @@ class Line:
     row: Row
     parameters: int
     scores: dict[str, list[float]]
-    curve: tuple[list[float], list[float]]  # steps and validation scores of the first seed
+    curve: dict[str, list[float]]  # of the first seed
     ahead: Estimate | None  # AUC minus the first row's, on the same images of the validation and test splits; of the first seed
 
 
@@ -126,25 +148,18 @@ def lines(study: Study, rows: list[Row], out: Path) -> list[Line]:
     found: list[Line] = []
     first = None
     for row in rows:
-        folders = sorted((out / "runs").glob(f"{row.folder}-seed*"))
-        done = [folder for folder in folders if (folder / "test.json").exists()]
-        if not done:
+        tests = [json.loads(path.read_text()) for path in sorted((out / "runs").glob(f"{row.folder}-seed*/test.json"))]
+        if not tests:
             continue
-        tests = [json.loads((folder / "test.json").read_text()) for folder in done]
-        with (done[0] / "metrics.csv").open() as stream:
-            history = list(csv.DictReader(stream))
-        metric = study.metrics[0] if study.metrics[0] in history[0] else study.metrics[1]
-        validated = [line for line in history if metric in line]  # none in a final fit
-        curve = [float(line["step"]) for line in validated], [float(line[metric]) for line in validated]
         scores = {name: [test["scores"][name] for test in tests] for name in study.metrics}
         first = first or tests[0]
         ahead = auc_difference(first["label"], tests[0]["p_tumour"], first["p_tumour"]) if "label" in tests[0] and found else None
-        found.append(Line(row, count_parameters(load_model(done[0] / "best"))["paper"], scores, curve, ahead))
+        found.append(Line(row, tests[0]["parameters"], scores, tests[0]["curve"], ahead))
     return found
 
 
-def write_table(study: Study, rows: list[Row], out: Path, budget: str) -> None:
-    """table.md, table.csv and plots of what is finished."""
+def write_table(study: Study, rows: list[Row], out: Path) -> None:
+    """table.md, table.csv and plots of what is finished, made of the files ``runs/*/test.json``."""
     found = lines(study, rows, out)
     if not found:
         return
@@ -173,7 +188,7 @@ def write_table(study: Study, rows: list[Row], out: Path, budget: str) -> None:
     with atomic_write(out / "table.csv") as stream:
         stream.write(text.getvalue().encode())
     figures: dict[str, Figure] = {study.against: _plot_scores(study, found)}
-    if any(line.curve[0] for line in found):
+    if any(line.curve["steps"] for line in found):
         figures["convergence"] = _plot_curves(found)
     for name, figure in figures.items():
         with atomic_write(out / f"{name}.png") as stream:
@@ -206,7 +221,7 @@ def _plot_curves(found: list[Line]) -> Figure:
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     for line in found:
-        axes.plot(*line.curve, label=line.row.label)
+        axes.plot(line.curve["steps"], line.curve["scores"], label=line.row.label)
     axes.set(xlabel="step", ylabel="validation score")
     axes.legend(fontsize=8)
     return figure
