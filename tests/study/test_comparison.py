@@ -78,7 +78,7 @@ def test_records_alone_make_the_table(finished, tmp_path):
     for name in ("table.md", "table.csv", "orientations.png", "convergence.png"):
         assert (tmp_path / name).read_bytes() == (out / name).read_bytes()
     test = json.loads((tmp_path / "runs" / "cnn-digits-seed0" / "test.json").read_text())
-    assert test["command"].startswith("dsfcnn study rotmnist --budget small format=\"synthetic-digits\"")
+    assert test["command"].startswith("dsfcnn study rotmnist --budget small format=synthetic-digits data=null width=0.1")
     assert test["settings"]["steps"] == 2
     assert not {"data", "cache"} & set(test["settings"]), "no paths of a machine"
     assert test["curve"]["steps"] == [1, 2]

@@ -1,5 +1,6 @@
 """``dsfcnn train``: any model on any data."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -39,7 +40,7 @@ def train(
     def tell(line: str) -> None:
         console.print(line, highlight=False, soft_wrap=True, markup=False)
 
-    command = " ".join(["dsfcnn train", config.name, *(_without_folders(change) for change in changes or [])])
+    command = " ".join(["dsfcnn train", config.name, *(shlex.quote(_without_folders(change)) for change in changes or [])])
     run = Run(settings, out, tell=tell, command=command)
     columns = (TextColumn("step"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.fields[speed]}"), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal or not run.processes.first) as bar:

@@ -6,6 +6,7 @@ A study is a folder of runs, one for each row and seed. Whatever is there is not
 import csv
 import io
 import json
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -83,7 +84,8 @@ def run_study(
 
 
 def _command(study: Study, budget: str, changes: dict[str, Any]) -> str:
-    return " ".join([f"dsfcnn study {study.name} --budget {budget}", *(f"{key}={json.dumps(value)}" for key, value in changes.items())])
+    words = [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in changes.items()]
+    return " ".join([f"dsfcnn study {study.name} --budget {budget}", *map(shlex.quote, words)])
 
 
 def _train(run: Run, label: str, progress: Callable[[str, int, int], None]) -> None:
