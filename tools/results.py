@@ -67,6 +67,9 @@ def study(folder: Path) -> str:
                 pictures.append(f"![{text}](images/study-{folder.name}-{file}.png)")
     config, *others = [test["settings"] for test in tests]
     shared = {key: value for key, value in config.items() if key not in LEFT_OUT and all(other[key] == value for other in others)}
+    shared["options"] = {
+        name: value for name, value in config["options"].items() if all(other["options"].get(name) == value for other in others)
+    }
     if shared["augment"] == {}:
         shared["augment"] = "as the paper"
     settings = ", ".join(f"{key} {value}" for key, value in shared.items() if value not in (None, {}, False))
