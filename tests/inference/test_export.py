@@ -35,9 +35,9 @@ def agree(model, exported):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", ["cnn-nuclei", "cnn-tumour"])
-def test_torchscript_and_pt2(folder, tmp_path, name):
-    path, model = folder(name)  # pt2 of networks with skips takes long; the smaller network shows as much
+@pytest.mark.parametrize(("name", "options"), [("cnn-nuclei", {}), ("cnn-tumour", {"centre": 1 / 3})])
+def test_torchscript_and_pt2(folder, tmp_path, name, options):
+    path, model = folder(name, **options)  # pt2 of networks with skips takes long; the smaller network shows as much
     export(path, tmp_path / "m.pt", "torchscript")
     extra = {"dsfcnn": ""}
     agree(model, torch.jit.load(tmp_path / "m.pt", _extra_files=extra))

@@ -31,10 +31,11 @@ class SpatialMean(nn.Module):
     def __init__(self, centre: float = 1.0):
         super().__init__()
         self.centre = centre
+        self.outside = min(round(1000 * (1 - centre)), 999)  # thousandths: exporters follow sizes through whole numbers only
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.centre < 1:
-            top, left = (min(round((1 - self.centre) * side / 2), (side - 1) // 2) for side in x.shape[-2:])
+        if self.outside:
+            top, left = ((self.outside * (side - 1) + 1000) // 2000 for side in (x.shape[-2], x.shape[-1]))
             x = x[..., top : x.shape[-2] - top, left : x.shape[-1] - left]
         return x.mean((-2, -1), keepdim=True)
 
