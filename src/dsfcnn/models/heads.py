@@ -34,10 +34,15 @@ class SpatialMean(nn.Module):
         self.outside = min(round(1000 * (1 - centre)), 999)  # thousandths: exporters follow sizes through whole numbers only
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.outside:
-            top, left = ((self.outside * (side - 1) + 1000) // 2000 for side in (x.shape[-2], x.shape[-1]))
-            x = x[..., top : x.shape[-2] - top, left : x.shape[-1] - left]
-        return x.mean((-2, -1), keepdim=True)
+        if not self.outside:
+            return x.mean((-2, -1), keepdim=True)
+        inside = self._inside(x.shape[-2], x)[:, None] * self._inside(x.shape[-1], x)
+        return (x * inside).sum((-2, -1), keepdim=True) / inside.sum()
+
+    def _inside(self, side: int, like: Tensor) -> Tensor:
+        """1 in the middle of an axis and 0 at its ends; a cut of changing size would bind an exported model to the sizes it was shown."""
+        place, margin = torch.arange(side, device=like.device), (self.outside * (side - 1) + 1000) // 2000
+        return ((place >= margin) & (place < side - margin)).to(like.dtype)
 
     def plain(self) -> nn.Module:
         return self
