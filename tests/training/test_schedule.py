@@ -42,9 +42,16 @@ def test_one_cycle_rises_and_falls():
     assert max(rates(schedule="one-cycle", warm_up=0.0)) == pytest.approx(0.01)
 
 
+@pytest.mark.parametrize("schedule", ["cosine", "one-cycle"])
+def test_the_last_rate_can_be_chosen(schedule):
+    found = rates(schedule=schedule, steps=1000, last_rate=0.3)
+    assert found[-1] == pytest.approx(0.003, rel=1e-3)
+    assert max(found) == pytest.approx(0.01)
+
+
 @settings(deadline=None, derandomize=True, max_examples=50)
-@given(st.sampled_from(["cosine", "one-cycle"]), st.integers(1, 50), st.floats(0, 0.99), st.floats(1e-6, 1))
-def test_no_rate_leaves_its_bounds(schedule, steps, warm_up, top):
-    for rate in rates(schedule=schedule, steps=steps, warm_up=warm_up, learning_rate=top):
+@given(st.sampled_from(["cosine", "one-cycle"]), st.integers(1, 50), st.floats(0, 0.99), st.floats(0, 0.99), st.floats(1e-6, 1))
+def test_no_rate_leaves_its_bounds(schedule, steps, warm_up, last_rate, top):
+    for rate in rates(schedule=schedule, steps=steps, warm_up=warm_up, last_rate=last_rate, learning_rate=top):
         assert 0 < rate <= top * (1 + 1e-12)
         assert math.isfinite(rate)

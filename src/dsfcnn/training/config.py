@@ -58,6 +58,7 @@ class TrainConfig(_Settings):
     schedule: Literal["steps", "cosine", "one-cycle"] = "steps"
     milestones: dict[int, Positive] = {}  # "steps": learning rate from this step on
     warm_up: Share = 0.3  # "one-cycle": part of the steps in which the rate rises
+    last_rate: Share = 1e-3  # "cosine", "one-cycle": where they end, as a part of the highest rate
     clip: Positive | None = None  # largest norm of the gradient
     average: Share = 0.0  # decay of the exponential moving average of the weights, e.g. 0.99; 0: none
     statistics: Annotated[int, Field(gt=0)] = 20  # batches from which the batch norms of averaged weights learn before a validation
