@@ -20,29 +20,36 @@ class BuildKernels(build_ext):
         spec = importlib.util.spec_from_file_location("bank", KERNELS / "bank.py")
         bank = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(bank)
-        folder = Path(self.build_temp)
+        shared = self.build_temp
+        folder = Path(shared) / ext.name  # objects of the same files, for other processors
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "banks.h").write_text(bank.write_banks())
-        ext.include_dirs = [str(folder)]
-        super().build_extension(ext)
+        ext.include_dirs, self.build_temp = [str(folder)], str(folder)
+        try:
+            super().build_extension(ext)
+        finally:
+            self.build_temp = shared
 
     def get_export_symbols(self, ext: Extension) -> list[str]:
         return []  # loaded by ctypes: there is no Python module inside
 
 
-# AVX2 and FMA; the loader asks the processor before it uses them. Never -ffast-math: it changes the rounding of the whole process.
-ARCHITECTURE = ["-march=x86-64-v3"] if platform.machine() in ("x86_64", "AMD64") else []
+# AVX2 and FMA, and AVX-512; the loader asks the processor before it uses them. Elsewhere what the compiler takes for granted.
+X86 = {"_gconv": ["-march=x86-64-v3"], "_gconv_avx512": ["-march=x86-64-v4"]}
+ARCHITECTURES = X86 if platform.machine() in ("x86_64", "AMD64") else {"_gconv": []}
 
 setup(
     ext_modules=[
         Extension(
-            "dsfcnn.kernels._gconv",
-            sources=[f"src/dsfcnn/kernels/{name}.c" for name in ("gconv", "fields", "weights", "pool", "threads")],
-            depends=[f"src/dsfcnn/kernels/{name}" for name in ("bank.py", "vectors.h", "threads.h", "weights.h")],
-            extra_compile_args=["-O3", "-ffp-contract=fast", "-std=gnu11", "-pthread", *ARCHITECTURE],
+            f"dsfcnn.kernels.{name}",
+            sources=[f"src/dsfcnn/kernels/{source}.c" for source in ("gconv", "fields", "weights", "pool", "threads")],
+            depends=[f"src/dsfcnn/kernels/{header}" for header in ("bank.py", "vectors.h", "threads.h", "weights.h")],
+            # Never -ffast-math: it changes the rounding of the whole process.
+            extra_compile_args=["-O3", "-ffp-contract=fast", "-std=gnu11", "-pthread", *architecture],
             extra_link_args=["-pthread"],
             optional=True,
         )
+        for name, architecture in ARCHITECTURES.items()
     ],
     cmdclass={"build_ext": BuildKernels},
 )

@@ -1,5 +1,6 @@
 """The spectral kernel computes what the dense convolution does, for every shape, forward and backward."""
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -20,9 +21,19 @@ from dsfcnn.testing import assert_equivariant
 pytestmark = pytest.mark.skipif(library.load().functions is None, reason=f"dense here, because {library.load().reason}")
 
 
-@pytest.fixture(autouse=True)
-def usual_backend(monkeypatch):
+def kernels():
+    """Files of the kernel, for AVX-512 and for AVX2, that this processor can run."""
+    return [file for file in library.built() if ctypes.CDLL(str(file)).dsfcnn_supported()]
+
+
+@pytest.fixture(autouse=True, params=kernels(), ids=lambda file: file.name.partition(".")[0])
+def kernel(request, monkeypatch):
+    """The usual choice of backend, with each kernel in turn."""
+    functions = ctypes.CDLL(str(request.param))
+    library.declare(functions)
+    monkeypatch.setattr(library, "load", lambda: library.Library(functions, ""))
     monkeypatch.setattr(backend, "_chosen", None)
+    return request.param
 
 
 def relative(found, wanted):
@@ -232,7 +243,7 @@ print("clean")
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
-def test_sanitizers_find_nothing(tmp_path):
+def test_sanitizers_find_nothing(tmp_path, kernel):
     """No access outside of any buffer and no undefined behaviour, over odd shapes."""
     runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout.strip()
     if not Path(runtime).is_absolute():
@@ -240,7 +251,7 @@ def test_sanitizers_find_nothing(tmp_path):
     (tmp_path / "banks.h").write_text(bank.write_banks())
     sources = [Path(bank.__file__).with_name(f"{name}.c") for name in ("gconv", "fields", "weights", "pool", "threads")]
     flags = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-ffp-contract=fast", "-shared", "-fPIC", "-pthread"]
-    march = ["-march=x86-64-v3"] if os.uname().machine == "x86_64" else []
+    march = [f"-march=x86-64-{'v4' if 'avx512' in kernel.name else 'v3'}"] if os.uname().machine == "x86_64" else []
     built = tmp_path / "gconv.so"
     subprocess.run(["gcc", *flags, *march, f"-I{tmp_path}", *sources, "-o", built], check=True, timeout=1200)
     environment = {**os.environ, "LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0", "OMP_NUM_THREADS": "2"}

@@ -31,9 +31,7 @@ from typing import NamedTuple
 
 FREQUENCY_LIMITS = {3: (0, 2), 5: (0, 2, 2), 7: (0, 2, 3, 2), 9: (0, 3, 4, 4, 3)}
 KERNEL_SIZES = tuple(FREQUENCY_LIMITS)
-# Atoms of frequency 0, and others, that are summed at the same time: as many sums as there are vector registers, or nearly.
-_AT_ONCE = {False: 6, True: 4}
-_BOTH_PARTS = 2  # so many atoms of odd frequency, or fewer, sum cosines and sines at the same time
+REGISTERS = (16, 32)  # of vectors, that a processor may have: with AVX2, and with AVX-512
 CHUNK, TILE = 4, 16  # as in gconv.c
 ROUTED = (8,)  # numbers of orientations for which the places of responses are compiled: the default
 
@@ -82,25 +80,39 @@ def taps(filter: Filter, kernel_size: int) -> Iterator[Tap]:
             yield Tap(dx, dy, odd, odd, 0 if dx == dy else (1 if symmetric else -1))
 
 
-def passes(kernel_size: int) -> list[list[int]]:
-    """Atoms whose filters share their taps, a few at a time."""
+def alike(kernel_size: int) -> list[list[int]]:
+    """Atoms whose filters share their taps; k = 0 also has the centre, so k = 4 does not go with it."""
     kinds: dict[tuple[tuple[Tap, ...], ...], list[int]] = {}
     for atom, parts in enumerate(_parts(kernel_size)):
-        # k = 0 also has the centre: filters of one pass need one list of taps
         kinds.setdefault(tuple(tuple(taps(part, kernel_size)) for part in parts), []).append(atom)
-    return [
-        members[i : i + _AT_ONCE[len(lists) == 2]]
-        for lists, members in kinds.items()
-        for i in range(0, len(members), _AT_ONCE[len(lists) == 2])
-    ]
+    return list(kinds.values())
 
 
-def coefficient_places(kernel_size: int) -> list[tuple[int, bool, int, int]]:
-    """(atom, imaginary, row, column) of every coefficient, in the order of the generated code."""
-    half, parts = kernel_size // 2, _parts(kernel_size)
+def passes(kernel_size: int, registers: int) -> list[list[int]]:
+    """Atoms that are summed at the same time: as many sums, of two planes, as there are vector registers, or nearly."""
+    parts = _parts(kernel_size)
+    found = []
+    for members in alike(kernel_size):
+        at_once = 3 * registers // 8 if len(parts[members[0]]) == 1 else 4 * registers // 16
+        found += [members[i : i + at_once] for i in range(0, len(members), at_once)]
+    return found
+
+
+class Coefficient(NamedTuple):
+    """A number that the generated code reads: that of an atom's cosine, or sine, at a place."""
+
+    atom: int
+    imaginary: bool
+    dy: int
+    dx: int
+
+
+def coefficients(kernel_size: int) -> list[Coefficient]:
+    """All of them, in the order of the table."""
+    parts = _parts(kernel_size)
     return [
-        (atom, part.imaginary, half + tap.dy, half + tap.dx)
-        for members in passes(kernel_size)
+        Coefficient(atom, part.imaginary, tap.dy, tap.dx)
+        for members in alike(kernel_size)
         for part in parts[members[0]]
         if not (part.imaginary and part.frequency % 2)  # those of the cosine, with dx and dy exchanged
         for tap in taps(part, kernel_size)
@@ -197,7 +209,7 @@ def destinations(n: int, kernel_size: int) -> Iterator[Destination]:
 
 def routes(n: int, kernel_size: int) -> list[list[Route]]:
     """Where gconv.c puts each response: for all n / 2 pairs of planes, two for each atom."""
-    atoms, step = len(_parts(kernel_size)), CHUNK * len(filters(kernel_size)) * TILE  # floats from product to product
+    atoms, step = len(_parts(kernel_size)), CHUNK * len(filters(kernel_size)) * TILE  # floats from panel to panel
     found = [[Route()] * (2 * atoms) for _ in range(n // 2)]
     for atom, output, row, kind, _, place, sign in destinations(n, kernel_size):
         # Planes 0 and n / 2 are the first pair; of the others, pair m holds both parts of frequency m.
@@ -205,29 +217,29 @@ def routes(n: int, kernel_size: int) -> list[list[Route]]:
             pair, second = 0, place.frequency != 0
         else:
             pair, second = place.frequency, place.conjugate_atom
-        found[pair][2 * atom + second] = Route(product(output, n) * step + row * TILE, step, kind, sign)
+        panel = {0: 0, n // 2: 1}.get(output, 2 * output)  # of a complex frequency: its real part, the imaginary one after it
+        found[pair][2 * atom + second] = Route(panel * step + row * TILE, step, kind, sign)
     return found
 
 
-def write_bank(kernel_size: int) -> str:
+def write_bank(kernel_size: int, registers: int) -> str:
     """The C source of ``bank<K>``: responses of all filters for two planes, in the rows of one tile.
 
     The right half of a tile's row stands beside the left one, or ``down`` rows below it. Generated code only folds and multiplies. What
     becomes of the responses is in gconv.c, in ``route_flat`` and ``route``.
     """
     half, sums = kernel_size // 2, kernel_size  # sums of a row: the pixel itself, h sums and h differences
-    body, kept = _write_passes(kernel_size)
+    body, kept = _write_passes(kernel_size, registers)
     lines = [
         f"INLINE void bank{kernel_size}(BANK_ARGUMENTS, const struct route *restrict routes, const int real_pair) {{",
         f"  float folded[2][MAX_ROWS + {2 * half}][{sums}][TILE] __attribute__((aligned(64)));",
-        f"  float kept[2][{kept}][8] __attribute__((aligned(32)));",
-        f"  const long right = down ? down * {sums} * TILE : TILE / 2;",
+        f"  float kept[2][{kept}][WIDE] __attribute__((aligned(64)));",
         f"  fold_rows(re, stride, step, rows, down, {half}, &folded[0][0][0][0]);",
         f"  fold_rows(im, stride, step, rows, down, {half}, &folded[1][0][0][0]);",
         "  for (long row = 0; row < rows; row++) {",
         f"    const float *a = folded[0][row + {half}][0], *b = folded[1][row + {half}][0], *c = coefficient;",
         "    float *to = out + row * row_step;",
-        "    for (long x = 0; x < TILE; x += 8, a += right, b += right, to += 8) {",
+        "    for (long x = 0; x < TILE; x += WIDE, a += WIDE, b += WIDE, to += WIDE) {",
         *body,
         "    }",
         "  }",
@@ -236,22 +248,23 @@ def write_bank(kernel_size: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _write_passes(kernel_size: int) -> tuple[list[str], int]:
-    """The sums of all filters for 8 pixels, and how many values they keep from pass to pass."""
-    parts, order = _parts(kernel_size), passes(kernel_size)
+def _write_passes(kernel_size: int, registers: int) -> tuple[list[str], int]:
+    """The sums of all filters for one vector of pixels, and how many values they keep from pass to pass."""
+    parts, order = _parts(kernel_size), passes(kernel_size, registers)
+    place = {coefficient: number for number, coefficient in enumerate(coefficients(kernel_size))}
     lines: list[str] = []
     kept: dict[Tap, int] = {}
-    place = 0  # of the next coefficient
     for number, members in enumerate(order):
         later = {tap for others in order[number + 1 :] for part in parts[others[0]] for tap in taps(part, kernel_size)}
         names = ["c", "s"][: len(parts[members[0]])]  # sums of cosine and sine: s0a is that of the first atom and plane a
-        lines.append(f"      {{ v8 {', '.join(f'{name}{i}{plane}' for name in names for i in range(len(members)) for plane in 'ab')};")
+        lines.append(f"      {{ wide {', '.join(f'{name}{i}{plane}' for name in names for i in range(len(members)) for plane in 'ab')};")
         begun = set()
-        for first, together in _steps(members, kernel_size):
+        for imaginary, at, together in _steps(members, kernel_size, registers):
             lines.append(f"      {{ {' '.join(_values(name, tap, kernel_size // 2, kept, later) for name, tap in together)}")
-            for i in range(len(members)):
+            for i, atom in enumerate(members):
                 adds = [f"{name}{i}{plane} {'+=' if name in begun else '='} w * {name}{plane};" for name, _ in together for plane in "ab"]
-                lines.append(f"        {{ v8 w = SPLAT(c[{place + first + i}]); {' '.join(adds)} }}")
+                read = f"c[{place[Coefficient(atom, imaginary, at.dy, at.dx)]}]"
+                lines.append(f"        {{ wide w = SPLAT_WIDE({read}); {' '.join(adds)} }}")
             begun |= {name for name, _ in together}
             lines.append("        BARRIER }")
         for i, atom in enumerate(members):
@@ -259,39 +272,38 @@ def _write_passes(kernel_size: int) -> tuple[list[str], int]:
             minus = "-" if k % 2 and sine_sign(k) < 0 else ""
             lines.append(f"      route({to}, c{i}a, c{i}b, {minus}s{i}a, {minus}s{i}b);" if k else f"      route_flat({to}, c{i}a, c{i}b);")
         lines.append("      }")
-        place += sum(1 for atom, *_ in coefficient_places(kernel_size) if atom in members)
     return lines, len(kept)
 
 
-def _steps(members: list[int], kernel_size: int) -> list[tuple[int, list[tuple[str, Tap]]]]:
-    """The taps of a pass, those together that share coefficients, with the number of the first of these."""
-    lists = [list(taps(part, kernel_size)) for part in _parts(kernel_size)[members[0]]]
-    cosines = [(i * len(members), [("c", tap)]) for i, tap in enumerate(lists[0])]
-    if len(lists) == 1:
+def _steps(members: list[int], kernel_size: int, registers: int) -> list[tuple[bool, Tap, list[tuple[str, Tap]]]]:
+    """The taps of a pass, those together that share coefficients, after the place of these: imaginary or not, and a tap."""
+    cosine, *sine = _parts(kernel_size)[members[0]]
+    cosines = [(False, tap, [("c", tap)]) for tap in taps(cosine, kernel_size)]
+    if not sine:
         return cosines
-    if _parts(kernel_size)[members[0]][0].frequency % 2 == 0:
-        return cosines + [((len(cosines) + i) * len(members), [("s", tap)]) for i, tap in enumerate(lists[1])]
-    exchanged = {(tap.dy, tap.dx): tap for tap in lists[1]}
-    sines = [(first, [("s", exchanged[tap.dx, tap.dy])]) for first, [(_, tap)] in cosines]
-    if len(members) > _BOTH_PARTS:
+    if cosine.frequency % 2 == 0:
+        return cosines + [(True, tap, [("s", tap)]) for tap in taps(sine[0], kernel_size)]
+    exchanged = {(tap.dy, tap.dx): tap for tap in taps(sine[0], kernel_size)}
+    sines = [(False, tap, [("s", exchanged[tap.dx, tap.dy])]) for _, tap, _ in cosines]
+    if 4 * len(members) > registers - 8:  # sums of cosine and sine, and what they multiply, for which there are too few registers
         return cosines + sines
-    return [(first, cosine + sine) for (first, cosine), (_, sine) in zip(cosines, sines)]
+    return [(False, tap, first + second) for (_, tap, first), (_, _, second) in zip(cosines, sines)]
 
 
 def _values(name: str, tap: Tap, half: int, kept: dict[Tap, int], later: set[Tap]) -> str:
     """What a tap multiplies in both planes. Sums and differences across the diagonal are kept where a later pass needs them."""
     if tap in kept:
-        return f"v8 {name}a = LOAD(kept[0][{kept[tap]}]), {name}b = LOAD(kept[1][{kept[tap]}]);"
+        return f"wide {name}a = LOAD_WIDE(kept[0][{kept[tap]}]), {name}b = LOAD_WIDE(kept[1][{kept[tap]}]);"
     if not tap.exchange:
-        return f"v8 {name}a = {_up_down('a', tap, half)}, {name}b = {_up_down('b', tap, half)};"
+        return f"wide {name}a = {_up_down('a', tap, half)}, {name}b = {_up_down('b', tap, half)};"
     crossed = tap._replace(dx=tap.dy, dy=tap.dx)
-    text = f"v8 {name}a, {name}b;"
+    text = f"wide {name}a, {name}b;"
     wanted = [sign for sign in (1, -1) if tap._replace(exchange=sign) in later]
     for sign in wanted:
         kept[tap._replace(exchange=sign)] = len(kept)
     for number, plane in enumerate("ab"):
-        text += f" {{ v8 p = {_up_down(plane, tap, half)}, q = {_up_down(plane, crossed, half)}; {name}{plane} = p {_SIGN[tap.exchange]} q;"
-        text += "".join(f" STORE(kept[{number}][{kept[tap._replace(exchange=sign)]}], p {_SIGN[sign]} q);" for sign in wanted)
+        text += f" {{ wide p = {_up_down(plane, tap, half)}, q = {_up_down(plane, crossed, half)}; {name}{plane} = p {_SIGN[tap.exchange]} q;"
+        text += "".join(f" STORE_WIDE(kept[{number}][{kept[tap._replace(exchange=sign)]}], p {_SIGN[sign]} q);" for sign in wanted)
         text += " }"
     return text
 
@@ -304,7 +316,7 @@ def _up_down(plane: str, tap: Tap, half: int) -> str:
     column = half + tap.dx if tap.odd_x and tap.dx else tap.dx
 
     def pixel(dy: int) -> str:
-        return f"AT({plane}, {(dy * (2 * half + 1) + column) * TILE})"
+        return f"LOAD_WIDE({plane} + {(dy * (2 * half + 1) + column) * TILE})"
 
     return f"({pixel(tap.dy)} {_SIGN[-1 if tap.odd_y else 1]} {pixel(-tap.dy)})" if tap.dy else pixel(0)
 
@@ -334,5 +346,6 @@ def write_variants(kernel_size: int) -> str:
 
 def write_banks() -> str:
     """The file that gconv.c includes."""
-    parts = [text for kernel_size in KERNEL_SIZES for text in (write_bank(kernel_size), write_variants(kernel_size))]
-    return "/* Written by bank.py. */\n" + "\n".join(parts)
+    few, many = ("\n".join(write_bank(kernel_size, registers) for kernel_size in KERNEL_SIZES) for registers in REGISTERS)
+    variants = "\n".join(write_variants(kernel_size) for kernel_size in KERNEL_SIZES)
+    return f"/* Written by bank.py. */\n#ifdef __AVX512F__\n{many}#else\n{few}#endif\n{variants}"

@@ -11,8 +11,8 @@
  * A complex product takes three real ones: with Z = R + iI and w = u + iv, T1 = u (R + I), T2 = (v - u) R, T3 = (u + v) I give
  * Re wZ = T1 - T3 and Im wZ = T1 + T2. Frequencies 0 and n/2 are real and take one each, the n/2 - 1 others three: 11 for n = 8.
  *
- * GCC and clang vector extensions, no intrinsics, no torch. Build with -O3 -ffp-contract=fast and never with -ffast-math: it would re-order the
- * sums, and switch denormal numbers off in the whole process that loads this. */
+ * GCC and clang vector extensions, no intrinsics, no torch; vectors of 16 floats where there is AVX-512. Build with -O3 -ffp-contract=fast and
+ * never with -ffast-math: it would re-order the sums, and switch denormal numbers off in the whole process that loads this. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ enum {
   COLUMNS = 64,   /* columns of a block */
   CHUNK = 4,      /* input fields whose responses are held at once */
   MAX_N = 32,     /* orientations */
-  MAX_OUT = 6,    /* output fields of one step of the product */
+  MAX_OUT = WIDE == 16 ? 14 : 6, /* output fields of one step of the product: as many sums of a tile as registers hold, or nearly */
   PARTS = 8,      /* sums of the weights' gradient that are kept apart, at most: the same for every number of threads */
   NARROW = 16,    /* columns of images that share vectors, at most */
   MARGIN = 8,     /* zeros left and right of a padded row; at least half a kernel, and keeps rows aligned */
@@ -39,13 +39,14 @@ enum {
 /* Inlined into its callers, such a function would have fewer registers for its sums. */
 #define APART static __attribute__((noinline))
 
-/* Where a complex response goes: rows of a complex product, two rows of a real one, or one row (frequency 0 of a real plane). */
+/* Where a complex response goes: a row in both panels of a complex frequency, two rows in the panel of a real one, or one row (frequency 0 of a
+ * real plane). */
 enum route_kind { NOWHERE, COMPLEX, REAL, SINGLE };
 struct route {
-  long offset;    /* floats from the tile's first row */
-  long step;      /* floats from one product to the next */
+  long offset; /* floats from the tile's first row */
+  long step;   /* floats from one panel to the next */
   long kind;
-  float sign;     /* -1 where the conjugate is meant: it only turns the sign of I in R + I, the rest is in the weights */
+  float sign;  /* -1 where the conjugate is meant */
 };
 
 struct plan {
@@ -56,24 +57,23 @@ struct plan {
   const float *cosine, *sine; /* of the transform: n/2 x n/2, frequency m (1 ..) and orientation j < n/2 */
 };
 
-INLINE void put(float *out, const struct route *to, v8 real, v8 imaginary) {
+INLINE void put(float *out, const struct route *to, wide real, wide imaginary) {
   float *row = out + to->offset;
   if (to->kind == COMPLEX) {
-    STORE(row, real + SPLAT(to->sign) * imaginary);
-    STORE(row + to->step, real);
-    STORE(row + 2 * to->step, imaginary);
+    STORE_WIDE(row, real);
+    STORE_WIDE(row + to->step, SPLAT_WIDE(to->sign) * imaginary);
   } else if (to->kind == REAL) {
-    STORE(row, real);
-    STORE(row + TILE, imaginary);
+    STORE_WIDE(row, real);
+    STORE_WIDE(row + TILE, imaginary);
   } else if (to->kind == SINGLE) {
-    STORE(row, real);
+    STORE_WIDE(row, real);
   }
 }
 
 /* Responses of an atom's cosine and sine to the two planes a and b of a pair, sent on as complex numbers. A pair is (Re X, Im X) of one
  * frequency: X * psi and X * conj(psi) go to frequencies k below and k above. The first pair is two real planes, frequencies 0 and n/2, each
  * with a destination of its own. */
-INLINE void route(float *out, const struct route *to, const int real_pair, v8 cosine_a, v8 cosine_b, v8 sine_a, v8 sine_b) {
+INLINE void route(float *out, const struct route *to, const int real_pair, wide cosine_a, wide cosine_b, wide sine_a, wide sine_b) {
   if (real_pair) {
     put(out, to, cosine_a, sine_a);
     put(out, to + 1, cosine_b, sine_b);
@@ -84,39 +84,46 @@ INLINE void route(float *out, const struct route *to, const int real_pair, v8 co
 }
 
 /* An atom of frequency 0 is real, and leaves frequencies where they are. */
-INLINE void route_flat(float *out, const struct route *to, const int real_pair, v8 a, v8 b) {
+INLINE void route_flat(float *out, const struct route *to, const int real_pair, wide a, wide b) {
   put(out, to, a, b);
   if (real_pair) put(out, to + 1, b, b);
 }
 
 /* Sums and differences of pixels left and right, for every row: [row][0: pixel, 1..h: sums, h+1..2h: differences][TILE]. */
-INLINE void fold_columns(const float *restrict plane, long stride, const long step, long rows, const long columns, const long half,
-                         float *restrict folded) {
-  for (long r = 0; r < rows; r++)
-    for (long x = 0; x < columns; x += 8) {
-      const float *f = plane + r * stride + x;
-      float *to = folded + r * (2 * half + 1) * TILE + x;
-      STORE(to, LOAD(f));
-      for (long d = 1; d <= half; d++) {
-        v8 right = LOAD(f + d * step), left = LOAD(f - d * step);
-        STORE(to + d * TILE, right + left);
-        STORE(to + (half + d) * TILE, right - left);
-      }
-    }
-}
+#define FOLD(name, type) \
+  INLINE void name(const float *restrict plane, long stride, const long step, long rows, const long columns, const long half, \
+                   float *restrict folded) { \
+    for (long r = 0; r < rows; r++) \
+      for (long x = 0; x < columns; x += sizeof(type) / sizeof(float)) { \
+        const float *f = plane + r * stride + x; \
+        float *to = folded + r * (2 * half + 1) * TILE + x; \
+        STORE_AS(type, to, LOAD_AS(type, f)); \
+        for (long d = 1; d <= half; d++) { \
+          type right = LOAD_AS(type, f + d * step), left = LOAD_AS(type, f - d * step); \
+          STORE_AS(type, to + d * TILE, right + left); \
+          STORE_AS(type, to + (half + d) * TILE, right - left); \
+        } \
+      } \
+  }
+FOLD(fold_columns, wide)
+FOLD(fold_half, v8)
+#undef FOLD
 
 /* For the rows of a tile, whose right half is beside the left one or ``down`` rows below. */
 INLINE void fold_rows(const float *restrict plane, long stride, long step, long rows, long down, const long half, float *restrict folded) {
-#define FOLD(step, columns) fold_columns(plane, stride, step, rows + down + 2 * half, columns, half, folded)
+  rows += 2 * half;
+#define HALVES(step) \
+  fold_half(plane, stride, step, rows, TILE / 2, half, folded), \
+      fold_half(plane + down * stride, stride, step, rows, TILE / 2, half, folded + TILE / 2)
   if (step == 1 && down) /* constants let the compiler unroll */
-    FOLD(1, TILE / 2);
+    HALVES(1);
   else if (step == 1)
-    FOLD(1, TILE);
+    fold_columns(plane, stride, 1, rows, TILE, half, folded);
   else if (down)
-    FOLD(8, TILE / 2);
+    HALVES(8);
   else
-    FOLD(8, TILE);
-#undef FOLD
+    fold_columns(plane, stride, 8, rows, TILE, half, folded);
+#undef HALVES
 }
 
 #define BANK_ARGUMENTS \
@@ -301,35 +308,41 @@ INLINE void store_row(const float *from, const struct passage *through, float *t
   }
 }
 
-/* c[o][TILE] (+)= sum over rows of w[row][o] b[row][TILE], for a constant number of outputs. */
-INLINE void mix_n(const long outputs, const float *restrict w, long w_row, const float *restrict b, float *restrict c, long rows, int first) {
-  v8 left[MAX_OUT], right[MAX_OUT];
-#pragma GCC unroll 6
-  for (long o = 0; o < outputs; o++) {
-    left[o] = first ? ZERO : LOAD(c + TILE * o);
-    right[o] = first ? ZERO : LOAD(c + TILE * o + 8);
-  }
+/* c[o][TILE] (+)= sum over rows of w[row][o] b[row][TILE], for a constant number of outputs; or of the sum of b and what is ``plus`` after it. */
+INLINE void mix_n(const long outputs, const float *restrict w, long w_row, const float *restrict b, long plus, float *restrict c, long rows,
+                  int first) {
+  enum { PARTS_OF_TILE = TILE / WIDE };
+  wide sum[MAX_OUT][PARTS_OF_TILE];
+#pragma GCC unroll 14
+  for (long o = 0; o < outputs; o++)
+#pragma GCC unroll 2
+    for (long i = 0; i < PARTS_OF_TILE; i++) sum[o][i] = first ? SPLAT_WIDE(0) : LOAD_WIDE(c + TILE * o + WIDE * i);
   for (long r = 0; r < rows; r++, w += w_row, b += TILE) {
-    v8 x = LOAD(b), y = LOAD(b + 8);
-#pragma GCC unroll 6
-    for (long o = 0; o < outputs; o++) {
-      left[o] += SPLAT(w[o]) * x;
-      right[o] += SPLAT(w[o]) * y;
-    }
+    wide x[PARTS_OF_TILE];
+#pragma GCC unroll 2
+    for (long i = 0; i < PARTS_OF_TILE; i++) x[i] = plus ? LOAD_WIDE(b + WIDE * i) + LOAD_WIDE(b + plus + WIDE * i) : LOAD_WIDE(b + WIDE * i);
+#pragma GCC unroll 14
+    for (long o = 0; o < outputs; o++)
+#pragma GCC unroll 2
+      for (long i = 0; i < PARTS_OF_TILE; i++) sum[o][i] += SPLAT_WIDE(w[o]) * x[i];
   }
-#pragma GCC unroll 6
-  for (long o = 0; o < outputs; o++) {
-    STORE(c + TILE * o, left[o]);
-    STORE(c + TILE * o + 8, right[o]);
-  }
+#pragma GCC unroll 14
+  for (long o = 0; o < outputs; o++)
+#pragma GCC unroll 2
+    for (long i = 0; i < PARTS_OF_TILE; i++) STORE_WIDE(c + TILE * o + WIDE * i, sum[o][i]);
 }
 
-APART void mix(long outputs, const float *w, long w_row, const float *b, float *c, long rows, int first) {
+APART void mix(long outputs, const float *w, long w_row, const float *b, long plus, float *c, long rows, int first) {
 #define CASE(count) \
   case count: \
-    mix_n(count, w, w_row, b, c, rows, first); \
+    if (plus) mix_n(count, w, w_row, b, plus, c, rows, first); else mix_n(count, w, w_row, b, 0, c, rows, first); \
     break;
-  switch (outputs) { CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) }
+  switch (outputs) {
+    CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
+#if __AVX512F__
+    CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12) CASE(13) CASE(14)
+#endif
+  }
 #undef CASE
 }
 
@@ -431,7 +444,7 @@ struct job {
 
 /* What one thread works with. */
 struct scratch {
-  float *planes, *responses, *products, *pixels, *sums, *weights;
+  float *planes, *responses, *added, *products, *pixels, *sums, *weights;
 };
 
 static long products_of(const struct plan *plan) { return 2 + 3 * (plan->n / 2 - 1); }
@@ -644,11 +657,17 @@ static void load_read(const struct job *job, const struct block *b, const struct
     }
 }
 
+/* Responses of one field in two panels, ``plus`` floats apart, added, row by row of a tile. */
+INLINE void add_panels(const float *b, long plus, long b_step, long rows, long floats, float *to) {
+  for (long r = 0; r < rows; r++, b += b_step, to += floats)
+    for (long i = 0; i < floats; i += WIDE) STORE_WIDE(to + i, LOAD_WIDE(b + i) + LOAD_WIDE(b + plus + i));
+}
+
 /* Some input fields of one tile: their responses, what these add to the products, and to the gradient of the weights. */
 static void add_fields(const struct job *job, const struct tile *tile, const struct scratch *s, long start, float *gradient) {
   const struct plan *plan = job->call->plan;
   const long n = plan->n, rows_of = plan->rows, count = products_of(plan), plane = plane_of(job);
-  const long product_step = CHUNK * rows_of * TILE, row_step = count * product_step, lanes = lanes_of(job);
+  const long panel_step = CHUNK * rows_of * TILE, row_step = n * panel_step, lanes = lanes_of(job);
   const long fields = job->in - start < CHUNK ? job->in - start : CHUNK, steps = (job->out + MAX_OUT - 1) / MAX_OUT;
   for (long pair = 0; pair < n / 2; pair++) {
     bank_function *bank = bank_for(plan->kernel_size, n, pair);
@@ -660,16 +679,21 @@ static void add_fields(const struct job *job, const struct tile *tile, const str
   }
   for (long g = 0; g < count; g++) {
     const float *w = job->packed + (g * job->in + start) * rows_of * lanes;
+    /* Of a real frequency its panel; of a complex one R + I, R and I for the three products. */
+    const long part = g < 2 ? 1 : (g + 1) % 3, panel = g < 2 ? g : (g + 1) / 3 * 2 + (part == 2), plus = part ? 0 : panel_step;
+    const float *responses = s->responses + panel * panel_step;
     for (long r = 0; r < tile->rows; r++)
       for (long step = 0, first = 0; step < steps; step++) {
         const long outputs = job->out / steps + (step < job->out % steps);
-        mix(outputs, w + first, lanes, s->responses + g * product_step + r * row_step,
-            s->products + ((r * count + g) * job->out + first) * TILE, fields * rows_of, start == 0);
+        mix(outputs, w + first, lanes, responses + r * row_step, plus, s->products + ((r * count + g) * job->out + first) * TILE, fields * rows_of, start == 0);
         first += outputs;
       }
-    for (long field = 0; gradient && field < fields; field++)
-      correlate(rows_of, s->responses + g * product_step + field * rows_of * TILE, row_step, s->pixels + g * MAX_ROWS * TILE * lanes, lanes,
+    for (long field = 0; gradient && field < fields; field++) {
+      const float *of_field = responses + field * rows_of * TILE;
+      if (plus) add_panels(of_field, plus, row_step, tile->rows, rows_of * TILE, s->added);
+      correlate(rows_of, plus ? s->added : of_field, plus ? rows_of * TILE : row_step, s->pixels + g * MAX_ROWS * TILE * lanes, lanes,
                 gradient + ((start + field) * count + g) * rows_of * lanes, tile->rows);
+    }
   }
 }
 
@@ -734,15 +758,16 @@ static long lay_out(const struct job *job, float *memory, struct scratch *s) {
   const long count = products_of(plan);
   const long sizes[] = {
       job->in * plan->n * plane_of(job),
-      MAX_ROWS * count * CHUNK * plan->rows * TILE,
+      MAX_ROWS * plan->n * CHUNK * plan->rows * TILE,
+      job->call->gradient ? MAX_ROWS * plan->rows * TILE : 0,
       MAX_ROWS * count * job->out * TILE,
       job->call->gradient ? count * MAX_ROWS * TILE * lanes_of(job) : 0,
       2 * job->out * 8,
       dsfcnn_weights_scratch(job->call->packing, job->out),
   };
-  float **places[] = {&s->planes, &s->responses, &s->products, &s->pixels, &s->sums, &s->weights};
+  float **places[] = {&s->planes, &s->responses, &s->added, &s->products, &s->pixels, &s->sums, &s->weights};
   long total = 0;
-  for (long i = 0; i < 6; i++) {
+  for (long i = 0; i < 7; i++) {
     *places[i] = memory ? memory + total : NULL;
     total += in_cache_lines(sizes[i]);
   }
@@ -871,6 +896,11 @@ __attribute__((target("arch=x86-64")))
 int dsfcnn_supported(void) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
+#ifdef __AVX512F__
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512bw") ||
+      !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512cd"))
+    return 0;
+#endif
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #else
   return 1;

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 
+NAMES = ("_gconv_avx512", "_gconv")  # built from the same files, the faster one first
+
+
 class Library(NamedTuple):
     """The functions of gconv.c, or why there are none."""
 
@@ -18,24 +21,30 @@ class Library(NamedTuple):
 @cache
 def load() -> Library:
     """Nothing is raised here: without the library every layer is computed densely."""
-    folder = Path(__file__).parent
-    files = [folder / f"_gconv{suffix}" for suffix in EXTENSION_SUFFIXES if (folder / f"_gconv{suffix}").exists()]
-    if not files:
-        return Library(None, "the kernel was not built; install a C compiler such as gcc and install dsfcnn again")
-    try:
-        functions = ctypes.CDLL(str(files[0]))
-    except OSError as error:
-        return Library(None, f"the kernel cannot be loaded ({error}); install dsfcnn again")
-    if not functions.dsfcnn_supported():
-        return Library(None, "this processor lacks AVX2 or FMA")
-    declare(functions)
-    functions.dsfcnn_use_openmp(_openmp_of_torch())
-    return Library(functions, "")
+    found = Library(None, "the kernel was not built; install a C compiler such as gcc and install dsfcnn again")
+    for file in built():
+        try:
+            functions = ctypes.CDLL(str(file))
+        except OSError as error:
+            found = Library(None, f"the kernel cannot be loaded ({error}); install dsfcnn again")
+            continue
+        if functions.dsfcnn_supported():
+            declare(functions)
+            return Library(functions, "")
+        found = Library(None, "this processor lacks AVX2 or FMA")
+    return found
+
+
+def built() -> list[Path]:
+    """The files of the kernel that are there, in the order in which they are tried."""
+    places = [Path(__file__).parent / f"{name}{suffix}" for name in NAMES for suffix in EXTENSION_SUFFIXES]
+    return [place for place in places if place.exists()]
 
 
 def declare(functions: ctypes.CDLL) -> None:
-    """What the function of every convolution takes and returns."""
+    """What the function of every convolution takes and returns, and whose threads it shares."""
     functions.dsfcnn_gconv.restype, functions.dsfcnn_gconv.argtypes = ctypes.c_int, [ctypes.c_void_p]
+    functions.dsfcnn_use_openmp(_openmp_of_torch())
 
 
 def _openmp_of_torch() -> ctypes.c_void_p:

@@ -86,8 +86,9 @@ def plan(n: int, kernel_size: int) -> Plan:
     places = [_Route(*route) for pair in bank.routes(n, kernel_size) for route in pair]
     routes, matrix = (_Route * len(places))(*places), _mixing(atoms, kernel_size, n)
     values = sample_atoms(kernel_size).values.numpy()
-    entries = bank.coefficient_places(kernel_size)
-    coefficient = np.array([(values[a, r, c].imag if im else values[a, r, c].real) for a, im, r, c in entries], dtype=np.float32)
+    half = kernel_size // 2
+    complex_ones = [(values[atom, half + dy, half + dx], imaginary) for atom, imaginary, dy, dx in bank.coefficients(kernel_size)]
+    coefficient = np.array([z.imag if imaginary else z.real for z, imaginary in complex_ones], dtype=np.float32)
     angles = 2 * np.pi * np.outer(np.arange(n // 2), np.arange(n // 2)) / n
     cosine, sine = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
     count, data = len(atoms.frequencies), [table.ctypes.data for table in (coefficient, cosine, sine)]
@@ -134,10 +135,10 @@ def _mixing(atoms: _Atoms, kernel_size: int, n: int) -> np.ndarray:
         elif kind == bank.REAL:
             mixing[first, row, :, :, atom] = weight.real
             mixing[first, row + 1, :, :, atom] = -sign * weight.imag
-        else:  # weight w = u + iv of a row Z = R + i sign I: matrices for R + sign I, for R and for I
+        else:  # weight w = u + iv of a row Z = R + iI: matrices for R + I, for R and for I
             mixing[first, row, :, :, atom] = weight.real
             mixing[first + 1, row, :, :, atom] = weight.imag - weight.real
-            mixing[first + 2, row, :, :, atom] = sign * (weight.real + weight.imag)
+            mixing[first + 2, row, :, :, atom] = weight.real + weight.imag
     return np.stack([mixing[:, :, :, part, atom] for part, atom in atoms.live()], axis=-1).reshape(_products(n) * atoms.rows, -1)
 
 
