@@ -66,7 +66,7 @@ def study(folder: Path) -> str:
                 shutil.copyfile(Path(made, f"{file}.png"), DOCS / "images" / f"study-{folder.name}-{file}.png")
                 pictures.append(f"![{text}](images/study-{folder.name}-{file}.png)")
     config, *others = [test["settings"] for test in tests]
-    shared = {key: value for key, value in config.items() if key not in LEFT_OUT and all(other[key] == value for other in others)}
+    shared = {key: value for key, value in config.items() if key not in LEFT_OUT and all(other.get(key) == value for other in others)}
     shared["options"] = {
         name: value for name, value in config["options"].items() if all(other["options"].get(name) == value for other in others)
     }
@@ -75,7 +75,7 @@ def study(folder: Path) -> str:
     settings = ", ".join(f"{key} {value}" for key, value in shared.items() if value not in (None, {}, False))
     hours = sum(test["cpu_hours"] for test in tests)
     return (
-        f"## {ABOUT[name]}\n\n"
+        f"## {ABOUT[name]}{'' if folder.name == name else f' ({folder.name})'}\n\n"
         f"    {command}\n\n"
         f"Scores on {tests[0]['split']} ({tests[0]['images']:,} images), seen once per row; {hours:.1f} CPU hours of training. "
         f"All rows: {settings}.\n\n{table}\n" + "\n".join(pictures) + "\n"
