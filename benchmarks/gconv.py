@@ -3,8 +3,9 @@
     python benchmarks/gconv.py [--model dsf-nuclei] [--side 256] [--batch 1] [--threads 1 2] [--rounds 7]
 
 Both are timed in turns in one process that keeps its memory (dsfcnn.kernels.memory), as the commands do, weights included: dense writes
-its filters out, spectral packs its matrices. A short layer is called again and again for some milliseconds, as the layers of a network
-follow one another: a single call after a long dense one would find caches cold and threads asleep. A ratio is that of the medians over
+its filters out, spectral packs its matrices. A layer is called once before it is timed, and a short one again and again for some
+milliseconds, as the layers of a network follow one another: right after the other way's calls it would find caches cold and threads
+asleep. A ratio is that of the medians over
 rounds, with the quartiles of the rounds' own ratios; the sum is over all layers of the model, each counted as often as it occurs. Run it
 on a quiet machine.
 """
@@ -43,11 +44,12 @@ def layer_shapes(name: str, side: int, **options: str) -> Counter[Shape]:
     return shapes
 
 
-STREAK = 0.005  # seconds
+STREAK = 0.02  # seconds
 
 
 def time_of(run: Callable[[], object]) -> float:
-    """Seconds of one call, as a mean over calls in a row."""
+    """Seconds of one call, as a mean over calls in a row, after one that is not counted."""
+    run()
     start, count = time.perf_counter(), 0
     while count == 0 or time.perf_counter() - start < STREAK:
         run()
