@@ -16,6 +16,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 #include "threads.h"
 #include "vectors.h"
@@ -848,6 +851,17 @@ static struct {
   size_t size;
 } kept = {ATOMIC_FLAG_INIT, NULL, 0};
 
+/* Memory in large pages, where the system has them: responses go to many places at once, each in a page of its own otherwise, more than a
+ * processor knows the addresses of; and small pages, wherever they lie, may crowd one part of its cache. */
+static float *new_scratch(size_t size) {
+  const size_t page = 1 << 21, whole = (size + page - 1) / page * page;
+  float *memory = aligned_alloc(page, whole);
+#ifdef MADV_HUGEPAGE
+  if (memory) madvise(memory, whole, MADV_HUGEPAGE); /* if it cannot be, all is as before */
+#endif
+  return memory;
+}
+
 /* 0, or 1 if there was no memory. */
 int dsfcnn_gconv(const struct call *call) {
   struct job job = {.call = call, .in = fields_of(&call->x), .out = fields_of(&call->y)};
@@ -859,7 +873,7 @@ int dsfcnn_gconv(const struct call *call) {
   job.scratch_size = lay_out(&job, NULL, &unused);
   const size_t size = (size_t)(lay_out_shared(&job, NULL) + call->threads * job.scratch_size) * sizeof(float);
   const int mine = size <= KEPT && !atomic_flag_test_and_set(&kept.taken);
-  float *memory = mine && kept.size >= size ? kept.memory : aligned_alloc(64, size);
+  float *memory = mine && kept.size >= size ? kept.memory : new_scratch(size);
   if (mine && memory != kept.memory) {
     free(kept.memory);
     kept.memory = memory;
