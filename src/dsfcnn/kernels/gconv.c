@@ -471,7 +471,9 @@ static void arrange(struct job *job) {
   }
   if (call->width <= NARROW && 10 * groups * call->width * job->beside <= 9 * call->images * fewest) job->step = job->beside = 8;
   job->margin = job->step == 1 ? MARGIN : 8 * half;
-  job->stride = (job->step == 1 ? COLUMNS : (8 * call->width + TILE - 1) / TILE * TILE) + 2 * job->margin;
+  const long most = call->width < COLUMNS ? call->width : COLUMNS; /* columns of an image in a block */
+  const long floats = job->step == 1 ? (job->beside - 1) * job->pitch + most : 8 * call->width;
+  job->stride = (floats + TILE - 1) / TILE * TILE + 2 * job->margin;
 }
 
 static long blocks_of(const struct job *job) {
