@@ -17,12 +17,12 @@ sin, k = 1, 3      even          odd           becomes the cosine
 So pixels are first added and subtracted in pairs, left with right (once for all rows), then up with down, then across the diagonal,
 and each sum is multiplied once. 7x7 takes 172 multiply-adds per pixel instead of 882.
 
-The function works on two planes at once, which are the real and imaginary part of an orientation frequency, and on vectors of 8 pixels.
-What bounds it are loads, not multiplications. So what is read once serves as often as it can: sums across the diagonal come with the
-differences that another pass needs, sines of odd frequencies take the coefficients of their cosines, and for common numbers of
-orientations the places of the responses are constants in the code.
+The function works on two planes at once, which are the real and imaginary part of an orientation frequency, and on vectors of 8 pixels,
+or of 16 where there is AVX-512. What bounds it are loads, not multiplications. So what is read once serves as often as it can: sums
+across the diagonal come with the differences that another pass needs, sines of odd frequencies take the coefficients of their cosines,
+and for common numbers of orientations the places of the responses are constants in the code.
 
-Coefficients come from a table in the order of ``coefficient_places``, so this file knows no numbers. Nothing here needs torch or
+Coefficients come from a table in the order of ``coefficients``, so this file knows no numbers. Nothing here needs torch or
 numpy: it runs when the package is built.
 """
 
@@ -302,7 +302,9 @@ def _values(name: str, tap: Tap, half: int, kept: dict[Tap, int], later: set[Tap
     for sign in wanted:
         kept[tap._replace(exchange=sign)] = len(kept)
     for number, plane in enumerate("ab"):
-        text += f" {{ wide p = {_up_down(plane, tap, half)}, q = {_up_down(plane, crossed, half)}; {name}{plane} = p {_SIGN[tap.exchange]} q;"
+        text += (
+            f" {{ wide p = {_up_down(plane, tap, half)}, q = {_up_down(plane, crossed, half)}; {name}{plane} = p {_SIGN[tap.exchange]} q;"
+        )
         text += "".join(f" STORE_WIDE(kept[{number}][{kept[tap._replace(exchange=sign)]}], p {_SIGN[sign]} q);" for sign in wanted)
         text += " }"
     return text

@@ -7,7 +7,6 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import NamedTuple
 
-
 NAMES = ("_gconv_avx512", "_gconv")  # built from the same files, the faster one first
 
 
