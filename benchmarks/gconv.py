@@ -5,9 +5,8 @@
 Both are timed in turns in one process that keeps its memory (dsfcnn.kernels.memory), as the commands do, weights included: dense writes
 its filters out, spectral packs its matrices. A layer is called once before it is timed, and a short one again and again for some
 milliseconds, as the layers of a network follow one another: right after the other way's calls it would find caches cold and threads
-asleep. A ratio is that of the medians over
-rounds, with the quartiles of the rounds' own ratios; the sum is over all layers of the model, each counted as often as it occurs. Run it
-on a quiet machine.
+asleep. A ratio is that of the medians over rounds, with the quartiles of the rounds' own ratios; the sum is over all layers of the
+model, each counted as often as it occurs. Run it on a quiet machine.
 """
 
 import argparse

@@ -93,7 +93,7 @@ def passes(kernel_size: int, registers: int) -> list[list[int]]:
     parts = _parts(kernel_size)
     found = []
     for members in alike(kernel_size):
-        at_once = 3 * registers // 8 if len(parts[members[0]]) == 1 else 4 * registers // 16
+        at_once = 3 * registers // 8 if len(parts[members[0]]) == 1 else registers // 4
         found += [members[i : i + at_once] for i in range(0, len(members), at_once)]
     return found
 

@@ -342,7 +342,7 @@ APART void mix(long outputs, const float *w, long w_row, const float *b, long pl
     break;
   switch (outputs) {
     CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
-#if __AVX512F__
+#ifdef __AVX512F__
     CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12) CASE(13) CASE(14)
 #endif
   }
@@ -690,7 +690,8 @@ static void add_fields(const struct job *job, const struct tile *tile, const str
     for (long r = 0; r < tile->rows; r++)
       for (long step = 0, first = 0; step < steps; step++) {
         const long outputs = job->out / steps + (step < job->out % steps);
-        mix(outputs, w + first, lanes, responses + r * row_step, plus, s->products + ((r * count + g) * job->out + first) * TILE, fields * rows_of, start == 0);
+        mix(outputs, w + first, lanes, responses + r * row_step, plus, s->products + ((r * count + g) * job->out + first) * TILE,
+            fields * rows_of, start == 0);
         first += outputs;
       }
     for (long field = 0; gradient && field < fields; field++) {
@@ -855,7 +856,7 @@ static struct {
 
 /* Memory in large pages, where the system has them: responses go to many places at once, each in a page of its own otherwise, more than a
  * processor knows the addresses of; and small pages, wherever they lie, may crowd one part of its cache. */
-static float *new_scratch(size_t size) {
+static float *in_large_pages(size_t size) {
   const size_t page = 1 << 21, whole = (size + page - 1) / page * page;
   float *memory = aligned_alloc(page, whole);
 #ifdef MADV_HUGEPAGE
@@ -875,7 +876,7 @@ int dsfcnn_gconv(const struct call *call) {
   job.scratch_size = lay_out(&job, NULL, &unused);
   const size_t size = (size_t)(lay_out_shared(&job, NULL) + call->threads * job.scratch_size) * sizeof(float);
   const int mine = size <= KEPT && !atomic_flag_test_and_set(&kept.taken);
-  float *memory = mine && kept.size >= size ? kept.memory : new_scratch(size);
+  float *memory = mine && kept.size >= size ? kept.memory : mine ? in_large_pages(size) : aligned_alloc(64, size);
   if (mine && memory != kept.memory) {
     free(kept.memory);
     kept.memory = memory;
