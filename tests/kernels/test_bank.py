@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dsfcnn.basis import frequency_limits, sample_atoms
-from dsfcnn.kernels import bank
+from dsfcnn.kernels import bank, tables
 
 
 @pytest.mark.parametrize("kernel_size", bank.KERNEL_SIZES)
@@ -42,8 +42,26 @@ def test_folded_taps_unfold_to_the_atoms(kernel_size):
 
 
 def test_folding_saves_what_it_says():
-    assert bank.multiply_adds(7) == 172
-    assert bank.multiply_adds(5) == 54
+    every = [sum(len(list(bank.taps(f, kernel_size))) for f in bank.filters(kernel_size)) for kernel_size in (5, 7)]
+    assert every == [54, 172]
+    assert [bank.multiply_adds(kernel_size) for kernel_size in (5, 7)] == [33, 127]
+
+
+@pytest.mark.parametrize("kernel_size", bank.KERNEL_SIZES)
+def test_combined_atoms_have_the_numbers_that_the_code_leaves_out(kernel_size):
+    half, atoms = kernel_size // 2, sample_atoms(kernel_size)
+    combine, combined = tables.combinations(kernel_size)
+    np.testing.assert_allclose(np.einsum("ij,jyx->iyx", combine, combined), atoms.values.numpy(), atol=1e-12)
+    assert np.linalg.cond(combine) < 10
+    left_out = 0
+    for atom, k in enumerate(atoms.frequency.tolist()):
+        assert not combine[atom, atoms.frequency.numpy() != k].any(), "combines atoms of different frequencies"
+        for ring in range(half + 1):
+            number = bank.known(bank.Coefficient(atom, imaginary=False, dy=0, dx=ring), kernel_size)
+            if number is not None:
+                np.testing.assert_allclose(combined[atom, half, half + ring].real, number, atol=1e-12)
+                left_out += 1
+    assert left_out == sum(np.square(np.bincount(atoms.frequency.numpy())))
 
 
 @pytest.mark.parametrize("kernel_size", bank.KERNEL_SIZES)

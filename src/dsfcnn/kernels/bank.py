@@ -17,6 +17,10 @@ sin, k = 1, 3      even          odd           becomes the cosine
 So pixels are first added and subtracted in pairs, left with right (once for all rows), then up with down, then across the diagonal,
 and each sum is multiplied once. 7x7 takes 172 multiply-adds per pixel instead of 882.
 
+In place of the atoms of one frequency, any combinations of them serve as well, if weights are combined too. The bank applies those that
+are 1 at the place (r, 0) of their own ring r, and 0 at those of the others: these products are not needed, which leaves 127. Where this
+file says atom, it means such a combination. tables.py makes them.
+
 The function works on two planes at once, which are the real and imaginary part of an orientation frequency, and on vectors of 8 pixels,
 or of 16 where there is AVX-512. What bounds it are loads, not multiplications. So what is read once serves as often as it can: sums
 across the diagonal come with the differences that another pass needs, sines of odd frequencies take the coefficients of their cosines,
@@ -27,6 +31,7 @@ numpy: it runs when the package is built.
 """
 
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 FREQUENCY_LIMITS = {3: (0, 2), 5: (0, 2, 2), 7: (0, 2, 3, 2), 9: (0, 3, 4, 4, 3)}
@@ -42,6 +47,11 @@ class Filter(NamedTuple):
     atom: int  # in the order of dsfcnn.basis.sample_atoms
     frequency: int
     imaginary: bool
+
+
+def rings(kernel_size: int) -> list[int]:
+    """The ring of every atom."""
+    return [ring for ring, limit in enumerate(FREQUENCY_LIMITS[kernel_size]) for _ in range(limit + 1)]
 
 
 class Tap(NamedTuple):
@@ -99,7 +109,7 @@ def passes(kernel_size: int, registers: int) -> list[list[int]]:
 
 
 class Coefficient(NamedTuple):
-    """A number that the generated code reads: that of an atom's cosine, or sine, at a place."""
+    """The number of an atom's cosine, or sine, at a place."""
 
     atom: int
     imaginary: bool
@@ -108,21 +118,39 @@ class Coefficient(NamedTuple):
 
 
 def coefficients(kernel_size: int) -> list[Coefficient]:
-    """All of them, in the order of the table."""
+    """Those that the generated code reads, in the order of the table."""
     parts = _parts(kernel_size)
-    return [
+    every = (
         Coefficient(atom, part.imaginary, tap.dy, tap.dx)
         for members in alike(kernel_size)
         for part in parts[members[0]]
         if not (part.imaginary and part.frequency % 2)  # those of the cosine, with dx and dy exchanged
         for tap in taps(part, kernel_size)
         for atom in members
-    ]
+    )
+    return [coefficient for coefficient in every if known(coefficient, kernel_size) is None]
 
 
+def known(coefficient: Coefficient, kernel_size: int) -> int | None:
+    """1 at the place of an atom's own ring and 0 at those of others of its frequency; elsewhere None."""
+    atom, imaginary, dy, dx = coefficient
+    ring, frequencies = rings(kernel_size), [parts[0].frequency for parts in _parts(kernel_size)]
+    same = [ring[other] for other, k in enumerate(frequencies) if k == frequencies[atom]]
+    return int(dx == ring[atom]) if not imaginary and dy == 0 and dx in same else None
+
+
+@cache
 def multiply_adds(kernel_size: int) -> int:
     """Per pixel of a plane."""
-    return sum(len(list(taps(part, kernel_size))) for part in filters(kernel_size))
+    numbers = (_coefficient(part, tap) for part in filters(kernel_size) for tap in taps(part, kernel_size))
+    return sum(known(number, kernel_size) is None for number in numbers)
+
+
+def _coefficient(part: Filter, tap: Tap) -> Coefficient:
+    """Whose number a tap multiplies with: sines of odd frequency take those of the cosine."""
+    if part.imaginary and part.frequency % 2:
+        return Coefficient(part.atom, False, tap.dx, tap.dy)
+    return Coefficient(part.atom, part.imaginary, tap.dy, tap.dx)
 
 
 def sine_sign(frequency: int) -> int:
@@ -258,15 +286,22 @@ def _write_passes(kernel_size: int, registers: int) -> tuple[list[str], int]:
         later = {tap for others in order[number + 1 :] for part in parts[others[0]] for tap in taps(part, kernel_size)}
         names = ["c", "s"][: len(parts[members[0]])]  # sums of cosine and sine: s0a is that of the first atom and plane a
         lines.append(f"      {{ wide {', '.join(f'{name}{i}{plane}' for name in names for i in range(len(members)) for plane in 'ab')};")
-        begun = set()
+        begun: set[str] = set()
         for imaginary, at, together in _steps(members, kernel_size, registers):
-            lines.append(f"      {{ {' '.join(_values(name, tap, kernel_size // 2, kept, later) for name, tap in together)}")
+            adds = []
             for i, atom in enumerate(members):
-                adds = [f"{name}{i}{plane} {'+=' if name in begun else '='} w * {name}{plane};" for name, _ in together for plane in "ab"]
-                read = f"c[{place[Coefficient(atom, imaginary, at.dy, at.dx)]}]"
-                lines.append(f"        {{ wide w = SPLAT_WIDE({read}); {' '.join(adds)} }}")
-            begun |= {name for name, _ in together}
-            lines.append("        BARRIER }")
+                coefficient = Coefficient(atom, imaginary, at.dy, at.dx)
+                number = known(coefficient, kernel_size)
+                if number == 0:
+                    continue
+                times = "" if number else "w * "
+                terms = [(f"{name}{i}{plane}", f"{times}{name}{plane}") for name, _ in together for plane in "ab"]
+                sums = " ".join(f"{to} {'+=' if to in begun else '='} {term};" for to, term in terms)
+                adds.append(f"        {sums}" if number else f"        {{ wide w = SPLAT_WIDE(c[{place[coefficient]}]); {sums} }}")
+                begun |= {to for to, _ in terms}
+            if adds:
+                values = " ".join(_values(name, tap, kernel_size // 2, kept, later) for name, tap in together)
+                lines += [f"      {{ {values}", *adds, "        BARRIER }"]
         for i, atom in enumerate(members):
             k, to = parts[atom][0].frequency, f"to, routes + {2 * atom}, real_pair"
             minus = "-" if k % 2 and sine_sign(k) < 0 else ""
@@ -278,7 +313,12 @@ def _write_passes(kernel_size: int, registers: int) -> tuple[list[str], int]:
 def _steps(members: list[int], kernel_size: int, registers: int) -> list[tuple[bool, Tap, list[tuple[str, Tap]]]]:
     """The taps of a pass, those together that share coefficients, after the place of these: imaginary or not, and a tap."""
     cosine, *sine = _parts(kernel_size)[members[0]]
-    cosines = [(False, tap, [("c", tap)]) for tap in taps(cosine, kernel_size)]
+
+    def owners(tap: Tap) -> int:
+        return sum(known(Coefficient(atom, False, tap.dy, tap.dx), kernel_size) == 1 for atom in members)
+
+    in_order = sorted(taps(cosine, kernel_size), key=owners, reverse=True)  # sums begin without a product
+    cosines = [(False, tap, [("c", tap)]) for tap in in_order]
     if not sine:
         return cosines
     if cosine.frequency % 2 == 0:

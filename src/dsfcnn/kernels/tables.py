@@ -48,6 +48,10 @@ class Packing(ctypes.Structure):
     _fields_ = (
         ("table", ctypes.c_void_p),
         ("columns", ctypes.c_void_p),
+        ("alike", ctypes.c_void_p),
+        ("combine", ctypes.c_void_p),
+        ("combine_back", ctypes.c_void_p),
+        ("most_alike", ctypes.c_long),
         ("products", ctypes.c_long),
         ("rows", ctypes.c_long),
         ("n", ctypes.c_long),
@@ -85,7 +89,7 @@ def plan(n: int, kernel_size: int) -> Plan:
     atoms = _atoms(kernel_size)
     places = [_Route(*route) for pair in bank.routes(n, kernel_size) for route in pair]
     routes, matrix = (_Route * len(places))(*places), _mixing(atoms, kernel_size, n)
-    values = sample_atoms(kernel_size).values.numpy()
+    combine, values = combinations(kernel_size)
     half = kernel_size // 2
     complex_ones = [(values[atom, half + dy, half + dx], imaginary) for atom, imaginary, dy, dx in bank.coefficients(kernel_size)]
     coefficient = np.array([z.imag if imaginary else z.real for z, imaginary in complex_ones], dtype=np.float32)
@@ -93,13 +97,24 @@ def plan(n: int, kernel_size: int) -> Plan:
     cosine, sine = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
     count, data = len(atoms.frequencies), [table.ctypes.data for table in (coefficient, cosine, sine)]
     struct = _Plan(n, kernel_size, atoms.rows, data[0], routes, count, data[1], data[2])
-    mixing, adjoint = _packing(atoms, matrix, n), _packing(atoms, matrix @ _adjoint_matrix(n, atoms).T, n)
+    mixing, adjoint = (_packing(atoms, m, combine, n) for m in (matrix, matrix @ _adjoint_matrix(n, atoms).T))
     kept = (routes, coefficient, cosine, sine, mixing, adjoint)
     return Plan(struct, mixing[0], adjoint[0], atoms.rows, kept)
 
 
-def _packing(atoms: _Atoms, matrix: np.ndarray, n: int) -> tuple[Packing, tuple]:
-    """The numbers of (products rows, n L) that are not zero: a row takes from the weights of one atom only."""
+def combinations(kernel_size: int) -> tuple[np.ndarray, np.ndarray]:
+    """How the atoms of the paper combine from those of bank.py, (atoms, atoms), and these, (atoms, K, K)."""
+    atoms, half = sample_atoms(kernel_size), kernel_size // 2
+    values, frequency = atoms.values.numpy(), atoms.frequency.numpy()
+    at_rings = values[:, half, [half + ring for ring in bank.rings(kernel_size)]].real
+    combine = np.where(frequency[:, None] == frequency, at_rings, 0.0)
+    return combine, np.einsum("ij,jyx->iyx", np.linalg.inv(combine), values)
+
+
+def _packing(atoms: _Atoms, matrix: np.ndarray, combine: np.ndarray, n: int) -> tuple[Packing, tuple]:
+    """The numbers of (products rows, n L) that are not zero: a row takes from the weights of one atom only. Before that, weights of the
+    paper's atoms become those of the bank's, from atoms of the same frequency.
+    """
     place = {key: i for i, key in enumerate(atoms.live())}
     first = {row: atom for atom, row in atoms.first_row.items()}
     atom_of = [first[row] if row in first else first[row - 1] for row in range(atoms.rows)]
@@ -110,8 +125,15 @@ def _packing(atoms: _Atoms, matrix: np.ndarray, n: int) -> tuple[Packing, tuple]
         for part, column in enumerate(parts):
             if column >= 0:
                 table[:, row, :, part] = by_row[:, row, :, column]
-    packing = Packing(table.ctypes.data, columns.ctypes.data, _products(n), atoms.rows, n, len(place))
-    return packing, (table, columns)
+    groups = [[other for other, k in enumerate(atoms.frequencies) if k == atoms.frequencies[atom]] for _, atom in place]
+    alike = np.zeros((len(place), max(map(len, groups))), dtype=np.int64)
+    there, back = np.zeros(alike.shape, dtype=np.float32), np.zeros(alike.shape, dtype=np.float32)
+    for column, ((part, atom), group) in enumerate(zip(place, groups)):
+        alike[column, : len(group)] = [place[part, other] for other in group]
+        there[column, : len(group)], back[column, : len(group)] = combine[group, atom], combine[atom, group]
+    tables = table, columns, alike, there, back
+    packing = Packing(*(each.ctypes.data for each in tables), alike.shape[1], _products(n), atoms.rows, n, len(place))
+    return packing, tables
 
 
 def _products(n: int) -> int:

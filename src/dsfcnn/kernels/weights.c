@@ -37,12 +37,36 @@ static void pack_rows(long products, const float *table, long table_step, const 
 
 static long lanes_of(long out) { return (out + 7) / 8 * 8; }
 
-long dsfcnn_weights_scratch(const struct packing *p, long out) { return (p->n * p->live + p->products * p->rows) * lanes_of(out); }
+long dsfcnn_weights_scratch(const struct packing *p, long out) { return (2 * p->n * p->live + p->products * p->rows) * lanes_of(out); }
+
+/* Weights (n, live, lanes) of some atoms to those of others that combine from them, from a constant number of them. */
+INLINE void combine_n(const long most, const struct packing *p, const float *by, const float *from, long lanes, float *to) {
+  const long step = p->live * lanes;
+  for (long c = 0; c < p->live; c++, by += most)
+    for (long o = 0; o < lanes; o += 8)
+      for (long offset = 0; offset < p->n; offset++) {
+        v8 sum = ZERO;
+#pragma GCC unroll 5
+        for (long i = 0; i < most; i++) sum += SPLAT(by[i]) * LOAD(from + offset * step + p->alike[c * most + i] * lanes + o);
+        STORE(to + offset * step + c * lanes + o, sum);
+      }
+}
+
+static void combine(const struct packing *p, const float *by, const float *from, long lanes, float *to) {
+#define CASE(most) \
+  case most: \
+    combine_n(most, p, by, from, lanes, to); \
+    break;
+  switch (p->most_alike) { CASE(2) CASE(3) CASE(4) CASE(5) }
+#undef CASE
+}
 
 void dsfcnn_pack(const struct packing *p, const float *weights, long weights_step, long out, float *packed, long product, float *scratch) {
   const long n = p->n, columns = n * p->live, lanes = lanes_of(out), step = p->live * lanes, table_step = p->rows * n * 2;
+  float *read = scratch + columns * lanes;
   for (long c = 0; c < columns; c++)
-    for (long o = 0; o < lanes; o++) scratch[c * lanes + o] = o < out ? weights[o * weights_step + c] : 0;
+    for (long o = 0; o < lanes; o++) read[c * lanes + o] = o < out ? weights[o * weights_step + c] : 0;
+  combine(p, p->combine, read, lanes, scratch);
   for (long row = 0; row < p->rows; row++) {
     const long real = p->columns[2 * row], imaginary = p->columns[2 * row + 1];
     for (long first = 0; first < p->products; first += MAX_PRODUCTS) {
@@ -80,7 +104,7 @@ void dsfcnn_unpack(const struct packing *p, const float *gradient, long parts, l
                    float *scratch) {
   const long n = p->n, columns = n * p->live, lanes = lanes_of(out), step = p->live * lanes, size = p->products * p->rows * lanes;
   const long at_once = n % 4 ? 2 : 4;
-  float *total = scratch + columns * lanes;
+  float *written = scratch + columns * lanes, *total = written + columns * lanes;
   memset(scratch, 0, columns * lanes * sizeof(float));
   memcpy(total, gradient, size * sizeof(float));
   for (long i = 1; i < parts; i++)
@@ -96,6 +120,7 @@ void dsfcnn_unpack(const struct packing *p, const float *gradient, long parts, l
         else
           unpack_row(2, table, p->rows * n * 2, from, p->rows * lanes, p->products, real, imaginary, step);
       }
+  combine(p, p->combine_back, scratch, lanes, written);
   for (long o = 0; o < out; o++)
-    for (long c = 0; c < columns; c++) weights[o * weights_step + c] = scratch[c * lanes + o];
+    for (long c = 0; c < columns; c++) weights[o * weights_step + c] = written[c * lanes + o];
 }

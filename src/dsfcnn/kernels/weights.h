@@ -4,7 +4,9 @@
 struct packing {
   const float *table;  /* (products, rows, n, 2): what a row takes of its atom's real and imaginary weight at each offset */
   const long *columns; /* (rows, 2): places of the atom's two parts among the live weights of an offset; -1: frequency 0 has no imaginary part */
-  long products, rows, n, live;
+  const long *alike;   /* (live, most_alike): weights of the same part and frequency; after the last of them any */
+  const float *combine, *combine_back; /* likewise: what a weight of the bank's atom takes of those of the paper's, and the other way; or 0 */
+  long most_alike, products, rows, n, live;
 };
 
 /* ``weights``: (n, live) of one input field for each of ``out`` output fields, ``step`` floats apart. ``packed``: its rows of every product, (rows,
