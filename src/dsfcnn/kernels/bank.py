@@ -291,13 +291,13 @@ def _write_passes(kernel_size: int, registers: int) -> tuple[list[str], int]:
             adds = []
             for i, atom in enumerate(members):
                 coefficient = Coefficient(atom, imaginary, at.dy, at.dx)
-                number = known(coefficient, kernel_size)
-                if number == 0:
+                given = known(coefficient, kernel_size)
+                if given == 0:
                     continue
-                times = "" if number else "w * "
+                times = "" if given else "w * "
                 terms = [(f"{name}{i}{plane}", f"{times}{name}{plane}") for name, _ in together for plane in "ab"]
                 sums = " ".join(f"{to} {'+=' if to in begun else '='} {term};" for to, term in terms)
-                adds.append(f"        {sums}" if number else f"        {{ wide w = SPLAT_WIDE(c[{place[coefficient]}]); {sums} }}")
+                adds.append(f"        {sums}" if given else f"        {{ wide w = SPLAT_WIDE(c[{place[coefficient]}]); {sums} }}")
                 begun |= {to for to, _ in terms}
             if adds:
                 values = " ".join(_values(name, tap, kernel_size // 2, kept, later) for name, tap in together)
