@@ -553,8 +553,10 @@ INLINE void transpose(v8 *a) {
 }
 
 /* Columns of a row of several images, ``step`` floats apart, to vectors with one image in each lane; zeros where there is none. Before the first
- * column so many floats may be read too. */
-INLINE void gather(const float *from, long before, long step, long images, long columns, float *to) {
+ * column so many floats may be read too, and up to SPARE floats written. */
+enum { SPARE = 7 * 8 };
+
+INLINE void gather_n(const long images, const float *from, long before, long step, long columns, float *to) {
   for (long end = columns; end > 0; end -= 8) { /* from right to left */
     v8 a[8];
     if (end - 8 < -before) {
@@ -564,8 +566,20 @@ INLINE void gather(const float *from, long before, long step, long images, long 
     }
     for (long i = 0; i < 8; i++) a[i] = i < images ? LOAD(from + i * step + end - 8) : ZERO;
     transpose(a);
-    for (long i = end < 8 ? 8 - end : 0; i < 8; i++) STORE(to + 8 * (end - 8 + i), a[i]);
+    if (end == 2) { /* a tile */
+      STORE(to, a[6]);
+      STORE(to + 8, a[7]);
+    } else {
+      for (long i = 0; i < 8; i++) STORE(to + 8 * (end - 8 + i), a[i]);
+    }
   }
+}
+
+INLINE void gather(const float *from, long before, long step, long images, long columns, float *to) {
+  if (images == 8) /* a constant, most of the time */
+    gather_n(8, from, before, step, columns, to);
+  else
+    gather_n(images, from, before, step, columns, to);
 }
 
 /* One or two columns, and back. */
@@ -583,12 +597,12 @@ static void load_pixels(const struct job *job, const struct field *field, long i
   const struct call *call = job->call;
   const long area = call->height * call->width;
   const float *from = field->data + image * field->step + place;
-  float raw[MAX_N][8 * NARROW] __attribute__((aligned(32)));
+  float raw[MAX_N][SPARE + 8 * NARROW] __attribute__((aligned(32)));
   if (job->step == 1) {
     transform_row(call->plan, from, area, field->by, f, plane, columns);
   } else {
-    for (long j = 0; j < call->plan->n; j++) gather(from + j * area, place + j * area, field->step, images, columns, raw[j]);
-    transform_row(call->plan, raw[0], 8 * NARROW, field->by, f, plane, 8 * columns);
+    for (long j = 0; j < call->plan->n; j++) gather(from + j * area, place + j * area, field->step, images, columns, raw[j] + SPARE);
+    transform_row(call->plan, raw[0] + SPARE, SPARE + 8 * NARROW, field->by, f, plane, 8 * columns);
   }
 }
 
@@ -707,9 +721,9 @@ static void add_fields(const struct job *job, const struct tile *tile, const str
 APART void store_lanes(float *from, const struct passage *through, const struct field *read, const struct field *y, const struct block *b,
                        const struct piece *piece, long place) {
   if (through->x) {
-    float was[TILE];
-    gather(read->data + b->image * read->step + place, place, read->step, b->images, piece->width, was);
-    for (long i = 0; i < 8 * piece->width; i += 8) STORE(from + i, pass(through, LOAD(from + i), LOAD(was + i)));
+    float was[SPARE + TILE];
+    gather(read->data + b->image * read->step + place, place, read->step, b->images, piece->width, was + SPARE);
+    for (long i = 0; i < 8 * piece->width; i += 8) STORE(from + i, pass(through, LOAD(from + i), LOAD(was + SPARE + i)));
   }
   if (piece->width == 2) /* a constant size of what is copied */
     scatter(from, y->step, b->images, 2, y->data + b->image * y->step + place);
