@@ -145,39 +145,15 @@ def peaks(surface, height):
     return found
 
 
-def half_width(region):
-    """Of all pixels of a region, the largest distance to the nearest pixel that is none."""
-    around = np.pad(region, 1)
-    outside = np.argwhere(~around)
-    return max(np.sqrt(((outside - place) ** 2).sum(1).min()) for place in np.argwhere(around))
-
-
-def smoothed(surface, sigma):
-    """Every pixel by itself: a Gaussian, cut off at 4 sigma, of all others; nothing beyond the image."""
-    reach = int(4 * sigma + 0.5)
-    weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) / sigma) ** 2)
-    kernel = np.outer(weights, weights) / weights.sum() ** 2
-    around = np.pad(surface, reach)
-    size = 2 * reach + 1
-    return np.array(
-        [[(around[y : y + size, x : x + size] * kernel).sum() for x in range(surface.shape[1])] for y in range(surface.shape[0])]
-    )
-
-
-def decode_nuclei_by_peaks(nucleus, marker, certainty, height, smallest, blur=0, smallest_nucleus=0):
-    """In pixels; a region with one peak has one object, whether smoothed or not."""
+def decode_nuclei_by_peaks(nucleus, marker, certainty, height, smallest):
     regions = large(ndimage.label(nucleus > 0.5)[0], smallest)
     objects = np.zeros(nucleus.shape, np.int32)
     for number in np.unique(regions[regions != 0]):
         region = regions == number
         if nucleus[region].max() > certainty:
-            surface, by = marker, min(blur, half_width(region) - 2 * blur) if blur else 0
-            markers = peaks(np.where(region, surface, -1), height)
-            if by > 0 and markers.max() > 1:
-                surface = smoothed(np.where(region, marker, 0), by)
-                markers = peaks(np.where(region, surface, -1), height)
-            objects[region] = objects.max() + watershed(-surface, markers, mask=region)[region]
-    return large(objects, smallest_nucleus)
+            markers = peaks(np.where(region, marker, -1), height)
+            objects[region] = objects.max() + watershed(-marker, markers, mask=region)[region]
+    return objects
 
 
 def decode_glands(inner, contour, opening, smallest, growth):

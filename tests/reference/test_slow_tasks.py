@@ -194,16 +194,6 @@ def test_nuclei_by_peaks_are_those_of_the_definition(seed, blur, height, certain
     assert same_objects(got, want)
 
 
-@settings(checks, max_examples=40)
-@given(st.integers(0, 2**32 - 1), st.sampled_from([0.1, 0.3]), st.sampled_from([0.2, 0.5]), st.sampled_from([0.0, 1.5]))
-def test_smoothed_nuclei_are_those_of_the_definition(seed, height, blur, smallest):
-    marker, contour, background = smooth_probabilities(seed, shape=(30, 28), blur=2)
-    chosen = NucleiSettings(smallest_region=0.25, marker_height=height, marker_blur=blur, smallest_nucleus=smallest)
-    got = decode_nuclei(1 - background, marker, contour, 0.25, chosen)
-    want = slow.decode_nuclei_by_peaks(1 - background, marker, 0.0, height, 4, blur=blur / 0.25, smallest_nucleus=smallest / 0.25**2)
-    assert same_objects(got, want)
-
-
 def test_the_random_nuclei_touch():
     """The test above is about regions with several markers: there are such regions."""
     several = 0

@@ -100,24 +100,6 @@ def test_by_peaks_a_region_needs_no_marker():
     assert len(np.unique(merged)) == 3  # too high a demand joins the two that touch
 
 
-def test_smoothing_joins_the_peaks_of_a_large_nucleus_and_no_small_ones():
-    """A large nucleus with a dent in P(marker), and two small ones that touch."""
-    truth = discs((80, 120), [(40, 30)], 20) + discs((80, 120), [(40, 90), (40, 98)], 4) * 2
-    nucleus = (truth > 0).astype(float)
-    marker = nucleus * (1 - discs((80, 120), [(40, 30)], 2)) * (np.abs(np.arange(120) - 94) > 1)
-    marker[:, 30] *= 0.5
-    maps = {"object": np.stack([1 - nucleus, nucleus]), "marker": np.stack([marker, nucleus * (1 - marker), (1 - nucleus) * (1 - marker)])}
-    task = tasks.get("nuclei")
-    assert [len(np.unique(task.decode(maps, settings=NucleiSettings(marker_height=0.3, marker_blur=b)))) - 1 for b in (0, 1)] == [4, 3]
-
-
-def test_small_parts_are_dropped():
-    task = tasks.get("nuclei")
-    probabilities = perfect(task, discs((60, 100), [(30, 30), (30, 70)], 12) + discs((60, 100), [(10, 50)], 6) * 3)
-    expect_ids(task.decode(probabilities, settings=NucleiSettings(smallest_nucleus=1.0)), 3)
-    expect_ids(task.decode(probabilities, settings=NucleiSettings(smallest_nucleus=9.0)), 2)
-
-
 def test_regions_that_are_nowhere_certain_vanish():
     task = tasks.get("nuclei")
     probabilities = perfect(task, discs((60, 100), [(30, 30), (30, 70)], 12))

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import distance_transform_edt, gaussian_filter
 from skimage.measure import label
 from skimage.morphology import reconstruction
 from skimage.segmentation import watershed
@@ -32,8 +31,6 @@ class NucleiSettings:
     object_threshold: float = 0.5  # a pixel is nucleus when P(nucleus) is more
     certainty: float = 0.0  # a connected region of nucleus pixels counts when P(nucleus) is more somewhere in it; not in the paper
     marker_height: float = 0.0  # two peaks of P(marker) are two nuclei when it falls by this much between them; 0: the authors' markers
-    marker_blur: float = 0.0  # um; up to so much is P(marker) smoothed in a wide region before its peaks are counted; not in the paper
-    smallest_nucleus: float = 0.0  # um^2; smaller objects, also parts of a region, are dropped; not in the paper
     contour_threshold: float = 0.4  # a pixel is contour, and no marker, when P(contour) is this or more
     marker_threshold: float = 0.75  # a nucleus pixel is marker when P(marker) is more
     smallest_region: float = 0.625  # um^2 (10 px); smaller connected regions of nucleus pixels are dropped
@@ -67,14 +64,14 @@ def decode_nuclei(
         sure = _highest(nucleus, regions, region)[region] > settings.certainty
         regions, region = regions[sure], region[sure]
     if settings.marker_height:
-        alone, flooded, count = _parted_by_peaks(marker, regions, region, settings.marker_height, settings.marker_blur / mpp)
+        alone, flooded, count = _parted_by_peaks(marker, regions, region, settings.marker_height)
     else:
         likely = find_runs(shape, lambda rows: (marker[rows] > settings.marker_threshold) & (contour[rows] < settings.contour_threshold))
         alone, flooded, count = _parted_by_markers(marker, regions, region, likely, settings.smallest_marker / pixel)
     single = alone[region] >= 0
     area = regions[single].area(alone[region[single]], count)
     area += np.bincount(np.concatenate([np.empty(0, np.int64), *(found for _, found in flooded)]), minlength=count)
-    rank = _by_size(np.where(area >= settings.smallest_nucleus / pixel, area, 0))
+    rank = _by_size(area)
     objects = paint(regions[single], rank[alone[region[single]]])
     for place, found in flooded:
         objects[place] = rank[found]
@@ -84,16 +81,12 @@ def decode_nuclei(
 _Flooded = tuple[tuple[_Numbers, _Numbers], _Numbers]  # pixels (rows, columns) of a region, and the number of the object of each
 
 
-def _parted_by_peaks(
-    marker: NDArray[Any], regions: Runs, region: _Numbers, height: float, blur: float
-) -> tuple[_Numbers, list[_Flooded], int]:
+def _parted_by_peaks(marker: NDArray[Any], regions: Runs, region: _Numbers, height: float) -> tuple[_Numbers, list[_Flooded], int]:
     """Objects by peaks: of each region that is one object its number, else -1; the parts of other regions; the number of all objects."""
     alone, flooded, count = np.full(region.max(initial=-1) + 1, -1), [], 0
     for own in _groups(region):
         box = _Box(regions[own], marker)
         seeds, found = peaks(box.surface, height)
-        if found > 1 and box.smooth(blur):
-            seeds, found = peaks(box.surface, height)
         if found > 1:
             flooded.append((box.place, box.flood(seeds) + count))
         else:
@@ -157,26 +150,9 @@ class _Box:
     def inside(self, place: tuple[_Numbers, _Numbers]) -> tuple[_Numbers, _Numbers]:
         return place[0] - self.corner[0], place[1] - self.corner[1]
 
-    @property
-    def mask(self) -> NDArray[np.bool_]:
-        return self.surface > -0.5
-
-    def smooth(self, most: float) -> bool:
-        """Smooth P(marker) by as much as the region's half-width exceeds twice ``most``, and no more than that; False: not at all.
-
-        Large nuclei are uneven, and have several peaks; small ones that touch are closer together than these.
-        """
-        mask = self.mask
-        by = min(most, distance_transform_edt(np.pad(mask, 1)).max() - 2 * most) if most else 0
-        if by <= 0:
-            return False
-        smoothed = gaussian_filter(np.where(mask, self.surface, 0), by, mode="constant")
-        self.surface = np.where(mask, smoothed, self.surface)
-        return True
-
     def flood(self, seeds: NDArray[np.int32]) -> _Numbers:
         """The number, from 0, of the seed (1, 2, ...) that floods each pixel of the region."""
-        return watershed(-self.surface, markers=seeds, mask=self.mask)[self.inside(self.place)] - 1
+        return watershed(-self.surface, markers=seeds, mask=self.surface > -0.5)[self.inside(self.place)] - 1
 
 
 def _highest(values: NDArray[Any], runs: Runs, owner: _Numbers) -> NDArray[Any]:
