@@ -29,22 +29,23 @@ def write_metrics(path: Path, history: list[dict[str, float]]) -> None:
 
 def write_curves(path: Path, history: list[dict[str, float]]) -> None:
     """Loss and learning rate on the left, the validation's measures (where there is one) on the right."""
-    figure = Figure(figsize=(10, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    measures = [key for key in history[-1] if key not in ("step", "loss", "learning_rate")]
+    panels = 2 if measures else 1
+    figure = Figure(figsize=(5 * panels, 3.6), layout="constrained")
+    left, *right = np.atleast_1d(figure.subplots(1, panels))
     steps = [row["step"] for row in history]
     left.plot(steps, [row["loss"] for row in history], color="black")
     left.set(xlabel="step", ylabel="training loss")
     rate = left.twinx()
     rate.plot(steps, [row["learning_rate"] for row in history], color="tab:gray", linestyle=":")
     rate.set_ylabel("learning rate (dotted)")
-    measures = [key for key in history[-1] if key not in ("step", "loss", "learning_rate")]
-    for name in measures:
-        values = [row.get(name, np.nan) for row in history]
-        if all(not v > 1.5 for v in values):  # distances have no place beside shares
-            right.plot(steps, values, label=name)
-    right.set(xlabel="step", ylabel="validation", ylim=(0, 1))
-    if measures:
-        right.legend(fontsize=8)
+    for axes in right:
+        for name in measures:
+            values = [row.get(name, np.nan) for row in history]
+            if all(not v > 1.5 for v in values):  # distances have no place beside shares
+                axes.plot(steps, values, label=name)
+        axes.set(xlabel="step", ylabel="validation", ylim=(0, 1))
+        axes.legend(fontsize=8)
     with atomic_write(path) as stream:
         figure.savefig(stream, format="png", dpi=100, metadata={"Software": None})
 
