@@ -34,8 +34,8 @@ class BuildKernels(build_ext):
         return []  # loaded by ctypes: there is no Python module inside
 
 
-# AVX2 and FMA, and AVX-512; the loader asks the processor before it uses them. Elsewhere what the compiler takes for granted. Tuned for the first
-# processors with AVX-512, the second is 4 to 6 % faster on small maps than tuned for none, also on later ones of another maker.
+# AVX2 and FMA, and AVX-512; the loader asks the processor before it uses them. Elsewhere what the compiler takes for granted. Tuned for
+# the first processors with AVX-512, the second is 4 to 6 % faster on small maps than tuned for none, also on later ones of another maker.
 X86 = {"_gconv": ["-march=x86-64-v3"], "_gconv_avx512": ["-march=x86-64-v4", "-mtune=skylake-avx512"]}
 ARCHITECTURES = X86 if platform.machine() in ("x86_64", "AMD64") else {"_gconv": []}
 

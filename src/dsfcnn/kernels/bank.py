@@ -22,9 +22,9 @@ are 1 at the place (r, 0) of their own ring r, and 0 at those of the others: the
 file says atom, it means such a combination. tables.py makes them.
 
 The function works on two planes at once, which are the real and imaginary part of an orientation frequency, and on vectors of 8 pixels,
-or of 16 where there is AVX-512. Loads and stores bound it no less than multiplications. So what is read once serves as often as it can: sums
-across the diagonal come with the differences that another pass needs, sines of odd frequencies take the coefficients of their cosines,
-and for common numbers of orientations the places of the responses are constants in the code.
+or of 16 where there is AVX-512. Loads and stores bound it no less than multiplications. So what is read once serves as often as it can:
+sums across the diagonal come with the differences that another pass needs, sines of odd frequencies take the coefficients of their
+cosines, and for common numbers of orientations the places of the responses are constants in the code.
 
 Coefficients come from a table in the order of ``coefficients``, so this file knows no numbers. Nothing here needs torch or
 numpy: it runs when the package is built.
