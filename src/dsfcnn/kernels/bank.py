@@ -120,11 +120,10 @@ class Coefficient(NamedTuple):
 def coefficients(kernel_size: int) -> list[Coefficient]:
     """Those that the generated code reads, in the order of the table."""
     parts = _parts(kernel_size)
-    every = (
-        Coefficient(atom, part.imaginary, tap.dy, tap.dx)
+    every = dict.fromkeys(
+        _coefficient(part._replace(atom=atom), tap)
         for members in alike(kernel_size)
         for part in parts[members[0]]
-        if not (part.imaginary and part.frequency % 2)  # those of the cosine, with dx and dy exchanged
         for tap in taps(part, kernel_size)
         for atom in members
     )
