@@ -74,9 +74,11 @@ def possible(maps: Sequence[Tensor], weight: Tensor, kernel_size: int, group: Gr
 
 def _readable(tensors: Sequence[Tensor]) -> bool:
     """float32 on the CPU, and no tracer that wants to see ordinary operations."""
+    for x in tensors:  # small maps notice what a generator costs
+        if x.dtype != torch.float32 or not x.is_cpu or not x.numel():
+            return False
     return (
-        all(x.dtype == torch.float32 and x.device.type == "cpu" and x.numel() > 0 for x in tensors)
-        and not torch.compiler.is_compiling()
+        not torch.compiler.is_compiling()
         and not torch.jit.is_tracing()
         and not torch.is_autocast_enabled("cpu")
         and library.load().functions is not None

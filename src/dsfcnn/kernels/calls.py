@@ -33,6 +33,9 @@ class _Maps:
         self.numbers = (listed.buffer_info()[0], len(tensors), *([tensor.data_ptr() for tensor in read_by] or (0, 0, 0)))
 
 
+_NO_MAPS = _Maps()
+
+
 def _pointer(tensor: Tensor | None) -> int:
     return 0 if tensor is None else tensor.data_ptr()
 
@@ -73,7 +76,7 @@ def convolve(
     maps, weight, bias = [m.contiguous() for m in maps], weight.contiguous(), None if bias is None else bias.contiguous()
     images, _, *size = maps[0].shape
     y = torch.empty(images, weight.shape[0], *size)
-    _gconv(tables, tables.mixing, _Maps(maps, activation), _Maps([y]), _Maps(), weight, y.shape, bias=bias)
+    _gconv(tables, tables.mixing, _Maps(maps, activation), _Maps([y]), _NO_MAPS, weight, y.shape, bias=bias)
     return y
 
 
