@@ -215,6 +215,11 @@ def _plot_scores(study: Study, found: list[Line]) -> Figure:
     axes.set(xlabel=study.against, ylabel=f"{study.metrics[0]} ({study.test_split})")
     if study.against == "images":
         axes.set(xscale="log", yscale="log")
+        places = sorted({place for points in families.values() for place, _ in points})
+        axes.set_xticks(places, [f"{place:,}" for place in places])
+        axes.xaxis.minorticks_off()
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter("{x:g}")
     axes.legend(fontsize=8)
     return figure
 
