@@ -108,10 +108,10 @@ def marker_map(instances, radius):
     return classes
 
 
-def penalty_map(pieces, sigma, strength):
+def penalty_map(pieces, sigma, strength, weighed):
     weights = np.ones(pieces.shape)
     sets = [np.argwhere(pieces == number) for number in np.unique(pieces[pieces != 0])]
-    for place in np.argwhere(pieces == 0):
+    for place in np.argwhere(weighed):
         distances = sorted(np.sqrt(((pixels - place) ** 2).sum(1)).min() for pixels in sets)
         if len(distances) > 1:
             weights[tuple(place)] += strength * math.exp(-(((distances[0] + distances[1]) / sigma) ** 2) / 2)

@@ -134,11 +134,13 @@ def test_targets_are_those_of_the_loops(pair, radius):
 
 
 @settings(checks, max_examples=50)
-@given(PAIRS, st.sampled_from([0.7, 1.5, 4.0]))
-def test_penalties_are_those_of_all_distances(pair, sigma):
-    got = penalty_map(pair[0], sigma)
+@given(PAIRS, st.sampled_from([0.7, 1.5, 4.0]), st.booleans())
+def test_penalties_are_those_of_all_distances(pair, sigma, with_seams):
+    seams = slow.marker_map(pair[0], 1) == 1 if with_seams else None
+    got, pieces = penalty_map(pair[0], sigma, seams=seams), split_pieces(pair[0])
     assert got.dtype == np.float32
-    np.testing.assert_allclose(got, slow.penalty_map(split_pieces(pair[0]), sigma, 10.0), rtol=0, atol=1e-5)
+    weighed = (pieces == 0) | seams if with_seams else pieces == 0
+    np.testing.assert_allclose(got, slow.penalty_map(pieces, sigma, 10.0, weighed), rtol=0, atol=1e-5)
 
 
 def test_penalties_of_objects_far_from_each_other():
@@ -148,7 +150,9 @@ def test_penalties_of_objects_far_from_each_other():
     for number in range(1, 7):
         y, x = random.integers(0, (66, 86))
         instances[y : y + 4, x : x + 4] = number
-    np.testing.assert_allclose(penalty_map(instances, 2.5), slow.penalty_map(split_pieces(instances), 2.5, 10.0), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        penalty_map(instances, 2.5), slow.penalty_map(split_pieces(instances), 2.5, 10.0, instances == 0), rtol=0, atol=1e-5
+    )
 
 
 def smooth_probabilities(seed, shape=(48, 40), blur=1.5, channels=3):

@@ -62,6 +62,17 @@ def test_penalties_are_high_between_neighbours():
     assert coarse[20, 28] == pytest.approx(1 + 10 * np.exp(-(1.5**2) / 2), abs=1e-5)
 
 
+@pytest.mark.parametrize(("name", "mpp", "strength"), [("nuclei", 0.25, 10), ("glands", 1.0, 5)])
+def test_seams_are_weighed_where_objects_touch(name, mpp, strength):
+    task = tasks.get(name)
+    weight = task.targets(squares(), mpp, seams=True)["weight"]
+    sigma = {"nuclei": 4, "glands": 6}[name]  # pixels
+    assert weight[20, 29] == weight[20, 30] == pytest.approx(1 + strength * np.exp(-(sigma**-2) / 2), abs=1e-5)  # a pixel from the other
+    assert weight[20, 20] == 1  # inside, though the other square is not far
+    assert (task.targets((squares() == 8).astype(int), mpp, seams=True)["weight"] == 1).all()
+    assert task.targets(squares(), mpp).get("weight", np.ones((60, 70)))[20, 29] == 1
+
+
 def test_pieces_of_an_object_count_as_two():
     labels = np.zeros((20, 40), int)
     labels[5:15, 5:15] = labels[5:15, 17:30] = 4
@@ -72,7 +83,7 @@ def test_pieces_of_an_object_count_as_two():
 @given(PAIRS, st.integers(0, 3), st.sampled_from(["nuclei", "glands"]))
 def test_targets_turn_with_the_map(pair, turns, name):
     task = tasks.get(name)
-    straight, turned = task.targets(pair[0], 0.5), task.targets(np.rot90(pair[0], turns), 0.5)
+    straight, turned = (task.targets(instances, 0.5, seams=True) for instances in (pair[0], np.rot90(pair[0], turns)))
     for head in straight:
         np.testing.assert_allclose(turned[head], np.rot90(straight[head], turns), rtol=1e-6)
 

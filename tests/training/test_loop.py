@@ -138,6 +138,18 @@ def test_the_penalty_can_be_left_out():
     sample = Sample(np.zeros((16, 16, 3), np.uint8), instances, None, 0.25, "a.png")
     assert loop.Prepare("nuclei", 0.25, penalty=True)([sample]).targets["weight"].max() > 1
     assert (loop.Prepare("nuclei", 0.25, penalty=False)([sample]).targets["weight"] == 1).all()
+    assert "weight" not in loop.Prepare("glands", 0.25, penalty=True)([sample]).targets
+    assert loop.Prepare("glands", 0.25, penalty="seams")([sample]).targets["weight"].max() > 1
+
+
+def test_weights_of_seams_reach_the_loss_of_glands():
+    logits = torch.randn(1, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    classes, weight = torch.zeros(1, 4, 4, dtype=torch.uint8), torch.ones(1, 4, 4)
+    plain = get("glands").loss({"object": logits}, {"object": classes})
+    assert get("glands").loss({"object": logits}, {"object": classes, "weight": weight}) == plain
+    weight[0, 0, 0] = 5
+    entropy = -logits[0, :, 0, 0].log_softmax(0)[0]
+    torch.testing.assert_close(get("glands").loss({"object": logits}, {"object": classes, "weight": weight}), plain + 4 * entropy / 16)
 
 
 def test_lines_come_every_thirty_seconds_at_most():

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from dsfcnn.tasks.decode import NucleiSettings, decode_nuclei
 from dsfcnn.tasks.diamonds import diamond_radius
 from dsfcnn.tasks.metrics.results import NUCLEI_MEASURES
-from dsfcnn.tasks.targets import marker_map, penalty_map
+from dsfcnn.tasks.targets import CONTOUR, marker_map, penalty_map
 from dsfcnn.tasks.task import Segmentation
 
 if TYPE_CHECKING:
@@ -29,11 +29,12 @@ class Nuclei(Segmentation):
     settings = NucleiSettings()
     measures = NUCLEI_MEASURES
 
-    def draw(self, instances: NDArray[Any], mpp: float) -> dict[str, NDArray[Any]]:
+    def draw(self, instances: NDArray[Any], mpp: float, seams: bool) -> dict[str, NDArray[Any]]:
+        marker = marker_map(instances, diamond_radius(EROSION, mpp))
         return {
             "object": (instances != 0).astype(np.uint8),
-            "marker": marker_map(instances, diamond_radius(EROSION, mpp)),
-            "weight": penalty_map(instances, PENALTY_SIGMA / mpp),
+            "marker": marker,
+            "weight": penalty_map(instances, PENALTY_SIGMA / mpp, seams=marker == CONTOUR if seams else None),
         }
 
     def loss(self, outputs: "dict[str, Tensor]", targets: "dict[str, Tensor]", reduce: "Reduce | None" = None) -> "Tensor":

@@ -127,9 +127,12 @@ class Segmentation(Task):
     settings: Any  # decoding constants when none are given
     measures: tuple[Measure, ...]  # what the paper reports of the task
 
-    def targets(self, truth: ArrayLike, mpp: float | None = None) -> dict[str, NDArray[Any]]:
-        """Per head a map of class indices, uint8 (H, W); nuclei also "weight", float32 (H, W), for the loss of the marker head."""
-        return self.draw(check_instances(truth), self.resolution(mpp))
+    def targets(self, truth: ArrayLike, mpp: float | None = None, *, seams: bool = False) -> dict[str, NDArray[Any]]:
+        """Per head a map of class indices, uint8 (H, W); nuclei also "weight", float32 (H, W), for the loss of the marker head.
+
+        With ``seams``, glands have weights too, and those of both are high where objects touch, not only between them.
+        """
+        return self.draw(check_instances(truth), self.resolution(mpp), seams)
 
     def decode(self, probabilities: dict[str, ArrayLike], mpp: float | None = None, settings: Any = None) -> NDArray[np.int32]:
         """Instance map, int32 (H, W), from the probabilities (C, H, W) of each head."""
@@ -157,7 +160,7 @@ class Segmentation(Task):
         return score_instances(truths, predictions, self.measures, names, resamples=resamples, seed=seed)
 
     @abstractmethod
-    def draw(self, instances: NDArray[Any], mpp: float) -> dict[str, NDArray[Any]]:
+    def draw(self, instances: NDArray[Any], mpp: float, seams: bool) -> dict[str, NDArray[Any]]:
         """Targets of a checked instance map."""
 
     @abstractmethod

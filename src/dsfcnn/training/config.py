@@ -63,7 +63,7 @@ class TrainConfig(_Settings):
     average: Share = 0.0  # decay of the exponential moving average of the weights, e.g. 0.99; 0: none
     statistics: Annotated[int, Field(gt=0)] = 20  # batches from which the batch norms of averaged weights learn before a validation
     class_weights: list[Positive] | None = None  # classification: factors on the classes' cross-entropy
-    penalty: bool = True  # nuclei: weigh gaps between neighbours
+    penalty: bool | Literal["seams"] = True  # nuclei: weigh gaps between neighbours; seams: glands too, and also where they touch
     precision: Literal["float32", "bfloat16", "float64"] = "float32"
 
     validate_every: Annotated[int, Field(gt=0)] = 100  # steps

@@ -14,6 +14,7 @@ from dsfcnn.data import Crops, Dataset, Sample, load_batches
 from dsfcnn.errors import DataError, UsageError
 from dsfcnn.models import create, find_model, load_model
 from dsfcnn.tasks import Task, get
+from dsfcnn.tasks.task import Segmentation
 from dsfcnn.training.averaging import follow
 from dsfcnn.training.config import TrainConfig
 from dsfcnn.training.distributed import Processes
@@ -39,15 +40,16 @@ class Prepare:
 
     task: str
     mpp: float
-    penalty: bool
+    penalty: bool | str
 
     def __call__(self, samples: list[Sample]) -> Batch:
         task = get(self.task)
         images = np.stack([sample.image for sample in samples])
         sources = [sample.source for sample in samples]
-        if samples[0].instances is None:
+        if not isinstance(task, Segmentation):
             return Batch(images, np.array([task.targets(sample.label) for sample in samples]), sources)
-        drawn = [task.targets(sample.instances, self.mpp) for sample in samples]
+        maps: list[Any] = [sample.instances for sample in samples]
+        drawn = [task.targets(instances, self.mpp, seams=self.penalty == "seams") for instances in maps]
         targets = {head: np.stack([maps[head] for maps in drawn]) for head in drawn[0]}
         if "weight" in targets and not self.penalty:
             targets["weight"] = np.ones_like(targets["weight"])
