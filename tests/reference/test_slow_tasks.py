@@ -198,6 +198,15 @@ def test_nuclei_by_peaks_are_those_of_the_definition(seed, blur, height, certain
     assert same_objects(got, want)
 
 
+@settings(checks, max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([2, 3]), st.sampled_from([0.5, 0.8]))
+def test_a_fall_is_a_height_of_the_logarithm(seed, blur, fall):
+    marker, contour, background = smooth_probabilities(seed, shape=(30, 28), blur=blur)
+    got = decode_nuclei(1 - background, marker, contour, 0.25, NucleiSettings(smallest_region=0.25, marker_fall=fall))
+    logarithm = np.log(np.maximum(marker, 0.01) / 0.01)
+    assert same_objects(got, slow.decode_nuclei_by_peaks(1 - background, logarithm, 0.0, -np.log(1 - fall), smallest=4))
+
+
 def test_the_random_nuclei_touch():
     """The test above is about regions with several markers: there are such regions."""
     several = 0

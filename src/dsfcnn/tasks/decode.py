@@ -4,6 +4,7 @@ Objects come out as int32 ids 1, 2, ... from the largest to the smallest. All ne
 Nothing depends on the direction of the image: turned probabilities give turned objects, unless two values tie.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +14,12 @@ from skimage.measure import label
 from skimage.morphology import reconstruction
 from skimage.segmentation import watershed
 
+from dsfcnn.errors import UsageError
 from dsfcnn.tasks.diamonds import diamond_radius, dilate
 from dsfcnn.tasks.runs import Runs, connect, fill_holes, find_runs, grow, intersect, paint
 
 _Numbers = NDArray[np.int64]
+_LEAST = 0.01  # P(marker) of which the logarithm is taken: less is no deeper valley
 _NEAREST = np.array([[0, 1, 0], [1, 1, 1], [0, 1, 0]])  # a pixel and its four neighbours
 
 
@@ -24,17 +27,22 @@ _NEAREST = np.array([[0, 1, 0], [1, 1, 1], [0, 1, 0]])  # a pixel and its four n
 class NucleiSettings:
     """How nuclei are read from probabilities; the authors' constants, which are pixels at 0.25 um/px.
 
-    With a ``marker_height``, markers are peaks of P(marker), however low, and the three settings of the authors' markers have no effect.
-    Nuclei too small for a marker that passes a threshold are then found too.
+    With a ``marker_height`` or ``marker_fall``, markers are peaks of P(marker), however low, and the three settings of the authors' markers
+    have no effect. Nuclei too small for a marker that passes a threshold are then found too.
     """
 
     object_threshold: float = 0.5  # a pixel is nucleus when P(nucleus) is more
     certainty: float = 0.0  # a connected region of nucleus pixels counts when P(nucleus) is more somewhere in it; not in the paper
     marker_height: float = 0.0  # two peaks of P(marker) are two nuclei when it falls by this much between them; 0: the authors' markers
+    marker_fall: float = 0.0  # instead of a height: the same when it falls by this part of the lower peak, which small nuclei have
     contour_threshold: float = 0.4  # a pixel is contour, and no marker, when P(contour) is this or more
     marker_threshold: float = 0.75  # a nucleus pixel is marker when P(marker) is more
     smallest_region: float = 0.625  # um^2 (10 px); smaller connected regions of nucleus pixels are dropped
     smallest_marker: float = 0.625  # um^2 (10 px); smaller markers are dropped
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.marker_fall < 1:
+            raise UsageError(f"decode: marker_fall is {self.marker_fall}; give a part of the lower peak, from 0 (off) to less than 1")
 
 
 @dataclass(frozen=True)
@@ -63,8 +71,8 @@ def decode_nuclei(
     if settings.certainty:
         sure = _highest(nucleus, regions, region)[region] > settings.certainty
         regions, region = regions[sure], region[sure]
-    if settings.marker_height:
-        alone, flooded, count = _parted_by_peaks(marker, regions, region, settings.marker_height)
+    if settings.marker_fall or settings.marker_height:
+        alone, flooded, count = _parted_by_peaks(marker, regions, region, settings)
     else:
         likely = find_runs(shape, lambda rows: (marker[rows] > settings.marker_threshold) & (contour[rows] < settings.contour_threshold))
         alone, flooded, count = _parted_by_markers(marker, regions, region, likely, settings.smallest_marker / pixel)
@@ -81,11 +89,19 @@ def decode_nuclei(
 _Flooded = tuple[tuple[_Numbers, _Numbers], _Numbers]  # pixels (rows, columns) of a region, and the number of the object of each
 
 
-def _parted_by_peaks(marker: NDArray[Any], regions: Runs, region: _Numbers, height: float) -> tuple[_Numbers, list[_Flooded], int]:
-    """Objects by peaks: of each region that is one object its number, else -1; the parts of other regions; the number of all objects."""
+def _parted_by_peaks(
+    marker: NDArray[Any], regions: Runs, region: _Numbers, settings: NucleiSettings
+) -> tuple[_Numbers, list[_Flooded], int]:
+    """Objects by peaks: of each region that is one object its number, else -1; the parts of other regions; the number of all objects.
+
+    A fall by a part of a peak is a height of the logarithm.
+    """
+    height = -math.log1p(-settings.marker_fall) if settings.marker_fall else settings.marker_height
     alone, flooded, count = np.full(region.max(initial=-1) + 1, -1), [], 0
     for own in _groups(region):
         box = _Box(regions[own], marker)
+        if settings.marker_fall:
+            box.take_logarithm()
         seeds, found = peaks(box.surface, height)
         if found > 1:
             flooded.append((box.place, box.flood(seeds) + count))
@@ -149,6 +165,10 @@ class _Box:
 
     def inside(self, place: tuple[_Numbers, _Numbers]) -> tuple[_Numbers, _Numbers]:
         return place[0] - self.corner[0], place[1] - self.corner[1]
+
+    def take_logarithm(self) -> None:
+        """Of P(marker) over the least that counts."""
+        self.surface = np.where(self.surface < 0, self.surface, np.log(np.maximum(self.surface, _LEAST) / _LEAST))
 
     def flood(self, seeds: NDArray[np.int32]) -> _Numbers:
         """The number, from 0, of the seed (1, 2, ...) that floods each pixel of the region."""
