@@ -145,36 +145,13 @@ def peaks(surface, height):
     return found
 
 
-def join_fragments(parts, surface, height):
-    """By loops over pixels, sets of them and pairs of parts."""
-    sets = {number: {number} for number in np.unique(parts[parts != 0])}
-    ways = {}
-    for y, x in np.argwhere(parts != 0):
-        for other in ((y + 1, x), (y, x + 1)):
-            if other[0] < parts.shape[0] and other[1] < parts.shape[1] and parts[other] not in (0, parts[y, x]):
-                pair = tuple(sorted((parts[y, x], parts[other])))
-                ways[pair] = max(ways.get(pair, -1), min(surface[y, x], surface[other]))
-    for (a, b), way in sorted(ways.items(), key=lambda item: (-item[1], item[0])):
-        one, two = (next(own for own in sets.values() if part in own) for part in (a, b))
-        masks = [np.isin(parts, list(own)) for own in (one, two)]
-        areas, peaks = [mask.sum() for mask in masks], [surface[mask].max() for mask in masks]
-        if one is not two and 3 * min(areas) < max(areas) and min(peaks) - way < height:
-            sets[min(one)] = one | two
-            sets = {min(own): own for own in sets.values() if not own < (one | two)}
-    joined = np.zeros(parts.shape, int)
-    for number, own in sets.items():
-        joined[np.isin(parts, list(own))] = number
-    return joined
-
-
-def decode_nuclei_by_peaks(nucleus, marker, certainty, height, smallest, surface=None):
-    """Peaks of P(marker), or of another surface, and a watershed on it."""
+def decode_nuclei_by_peaks(nucleus, marker, certainty, height, smallest):
     regions = large(ndimage.label(nucleus > 0.5)[0], smallest)
     objects = np.zeros(nucleus.shape, np.int32)
     for number in np.unique(regions[regions != 0]):
         region = regions == number
         if nucleus[region].max() > certainty:
-            markers = peaks(np.where(region, marker if surface is None else surface, -1), height)
+            markers = peaks(np.where(region, marker, -1), height)
             objects[region] = objects.max() + watershed(-marker, markers, mask=region)[region]
     return objects
 

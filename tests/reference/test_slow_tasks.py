@@ -14,7 +14,7 @@ from torchmetrics.functional.detection import panoptic_quality as torchmetrics_q
 
 from dsfcnn import metrics
 from dsfcnn.tasks import split_pieces
-from dsfcnn.tasks.decode import GlandSettings, NucleiSettings, decode_glands, decode_nuclei, join_fragments
+from dsfcnn.tasks.decode import GlandSettings, NucleiSettings, decode_glands, decode_nuclei
 from dsfcnn.tasks.losses import nuclei_loss
 from dsfcnn.tasks.targets import marker_map, penalty_map
 
@@ -196,38 +196,6 @@ def test_nuclei_by_peaks_are_those_of_the_definition(seed, blur, height, certain
     got = decode_nuclei(1 - background, marker, contour, 0.25, chosen)
     want = slow.decode_nuclei_by_peaks(1 - background, marker, certainty, height, smallest=4)
     assert same_objects(got, want)
-
-
-@settings(checks, max_examples=40)
-@given(st.integers(0, 2**32 - 1), st.sampled_from([2, 3]), st.sampled_from([0.5, 0.8]))
-def test_a_fall_is_a_height_of_the_logarithm(seed, blur, fall):
-    marker, contour, background = smooth_probabilities(seed, shape=(30, 28), blur=blur)
-    got = decode_nuclei(1 - background, marker, contour, 0.25, NucleiSettings(smallest_region=0.25, marker_fall=fall))
-    logarithm = np.log(np.maximum(marker, 0.01) / 0.01)
-    want = slow.decode_nuclei_by_peaks(1 - background, marker, 0.0, -np.log(1 - fall), smallest=4, surface=logarithm)
-    assert same_objects(got, want)
-
-
-@settings(checks, max_examples=60)
-@given(st.integers(0, 2**32 - 1), st.sampled_from([0.2, 0.6, 1.1]))
-def test_fragments_are_those_of_the_loops(seed, height):
-    random = np.random.default_rng(seed)
-    parts = np.unique(blocks(random, (14, 12), 9), return_inverse=True)[1].reshape(14, 12).astype(np.int32)
-    surface = np.where(parts > 0, random.random(parts.shape), -1)
-    got, count = join_fragments(parts, surface, height)
-    assert same_objects(got, slow.join_fragments(parts, surface, height))
-    assert set(np.unique(got)) == set(range(count + 1))
-
-
-def test_fragments_are_joined():
-    """The test above is about fragments: there are some, and a lower height leaves more parts."""
-    counts = np.zeros(3, int)
-    for seed in range(20):
-        random = np.random.default_rng(seed)
-        parts = np.unique(blocks(random, (14, 12), 9), return_inverse=True)[1].reshape(14, 12).astype(np.int32)
-        surface = np.where(parts > 0, random.random(parts.shape), -1)
-        counts += [join_fragments(parts, surface, height)[1] for height in (0.0, 0.2, 1.1)]
-    assert counts[0] > counts[1] > counts[2]
 
 
 def test_the_random_nuclei_touch():

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from scipy import ndimage
 
 from dsfcnn import metrics, tasks
-from dsfcnn.errors import DataError, UsageError
+from dsfcnn.errors import DataError
 from dsfcnn.tasks import NucleiSettings
-from dsfcnn.tasks.decode import decode_nuclei
 
 PEAKS = NucleiSettings(certainty=0.8, marker_height=0.2)
 laws = settings(max_examples=60, deadline=None, derandomize=True)
@@ -99,23 +98,6 @@ def test_by_peaks_a_region_needs_no_marker():
     assert metrics.panoptic_quality(truth, task.decode(maps, settings=NucleiSettings(marker_height=0.1))).pq == 1
     merged = task.decode(maps, settings=NucleiSettings(marker_height=0.6))
     assert len(np.unique(merged)) == 3  # too high a demand joins the two that touch
-
-
-@pytest.mark.parametrize(
-    ("peak", "valley", "by_height", "by_fall"), [(1.0, 0.3, 2, 1), (0.3, 0.05, 1, 2), (1.0, 0.1, 2, 2), (0.3, 0.2, 1, 1)]
-)
-def test_a_fall_is_relative_to_the_lower_peak(peak, valley, by_height, by_fall):
-    nucleus, marker = np.ones((12, 25)), np.full((12, 25), peak)
-    marker[:, 12] = valley
-    contour = np.zeros_like(marker)
-    assert decode_nuclei(nucleus, marker, contour, 0.25, NucleiSettings(marker_height=0.5)).max() == by_height
-    assert decode_nuclei(nucleus, marker.astype(np.float32), contour, 0.25, NucleiSettings(marker_fall=0.8)).max() == by_fall
-
-
-@pytest.mark.parametrize("fall", [-0.1, 1.0, float("nan")])
-def test_a_fall_is_a_part(fall):
-    with pytest.raises(UsageError, match="marker_fall"):
-        NucleiSettings(marker_fall=fall)
 
 
 def test_regions_that_are_nowhere_certain_vanish():

@@ -4,7 +4,6 @@ Objects come out as int32 ids 1, 2, ... from the largest to the smallest. All ne
 Nothing depends on the direction of the image: turned probabilities give turned objects, unless two values tie.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +13,10 @@ from skimage.measure import label
 from skimage.morphology import reconstruction
 from skimage.segmentation import watershed
 
-from dsfcnn.errors import UsageError
 from dsfcnn.tasks.diamonds import diamond_radius, dilate
 from dsfcnn.tasks.runs import Runs, connect, fill_holes, find_runs, grow, intersect, paint
 
 _Numbers = NDArray[np.int64]
-_LEAST = 0.01  # P(marker) of which the logarithm is taken: less is no deeper valley
 _NEAREST = np.array([[0, 1, 0], [1, 1, 1], [0, 1, 0]])  # a pixel and its four neighbours
 
 
@@ -27,25 +24,17 @@ _NEAREST = np.array([[0, 1, 0], [1, 1, 1], [0, 1, 0]])  # a pixel and its four n
 class NucleiSettings:
     """How nuclei are read from probabilities; the authors' constants, which are pixels at 0.25 um/px.
 
-    With a ``marker_height`` or ``marker_fall``, markers are peaks of P(marker), however low, and the three settings of the authors' markers
-    have no effect. Nuclei too small for a marker that passes a threshold are then found too. With both, peaks are told apart by the fall,
-    and a part much smaller than its neighbour is one of its own only if P(marker) falls by the height too (:func:`join_fragments`).
+    With a ``marker_height``, markers are peaks of P(marker), however low, and the three settings of the authors' markers have no effect.
+    Nuclei too small for a marker that passes a threshold are then found too.
     """
 
     object_threshold: float = 0.5  # a pixel is nucleus when P(nucleus) is more
     certainty: float = 0.0  # a connected region of nucleus pixels counts when P(nucleus) is more somewhere in it; not in the paper
     marker_height: float = 0.0  # two peaks of P(marker) are two nuclei when it falls by this much between them; 0: the authors' markers
-    marker_fall: float = (
-        0.0  # the same when it falls by this part of the lower peak, which small nuclei have; the height is then asked of fragments
-    )
     contour_threshold: float = 0.4  # a pixel is contour, and no marker, when P(contour) is this or more
     marker_threshold: float = 0.75  # a nucleus pixel is marker when P(marker) is more
     smallest_region: float = 0.625  # um^2 (10 px); smaller connected regions of nucleus pixels are dropped
     smallest_marker: float = 0.625  # um^2 (10 px); smaller markers are dropped
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.marker_fall < 1:
-            raise UsageError(f"decode: marker_fall is {self.marker_fall}; give a part of the lower peak, from 0 (off) to less than 1")
 
 
 @dataclass(frozen=True)
@@ -74,8 +63,8 @@ def decode_nuclei(
     if settings.certainty:
         sure = _highest(nucleus, regions, region)[region] > settings.certainty
         regions, region = regions[sure], region[sure]
-    if settings.marker_fall or settings.marker_height:
-        alone, flooded, count = _parted_by_peaks(marker, regions, region, settings)
+    if settings.marker_height:
+        alone, flooded, count = _parted_by_peaks(marker, regions, region, settings.marker_height)
     else:
         likely = find_runs(shape, lambda rows: (marker[rows] > settings.marker_threshold) & (contour[rows] < settings.contour_threshold))
         alone, flooded, count = _parted_by_markers(marker, regions, region, likely, settings.smallest_marker / pixel)
@@ -89,26 +78,17 @@ def decode_nuclei(
     return objects
 
 
-_Flooded = tuple[tuple[_Numbers, _Numbers], NDArray[np.int32]]  # pixels (rows, columns) of a region, and the number of the object of each
+_Flooded = tuple[tuple[_Numbers, _Numbers], _Numbers]  # pixels (rows, columns) of a region, and the number of the object of each
 
 
-def _parted_by_peaks(
-    marker: NDArray[Any], regions: Runs, region: _Numbers, settings: NucleiSettings
-) -> tuple[_Numbers, list[_Flooded], int]:
-    """Objects by peaks: of each region that is one object its number, else -1; the parts of other regions; the number of all objects.
-
-    A fall by a part of a peak is a height of the logarithm.
-    """
-    fall, height = -math.log1p(-settings.marker_fall), settings.marker_height
+def _parted_by_peaks(marker: NDArray[Any], regions: Runs, region: _Numbers, height: float) -> tuple[_Numbers, list[_Flooded], int]:
+    """Objects by peaks: of each region that is one object its number, else -1; the parts of other regions; the number of all objects."""
     alone, flooded, count = np.full(region.max(initial=-1) + 1, -1), [], 0
     for own in _groups(region):
         box = _Box(regions[own], marker)
-        seeds, found = peaks(box.logarithm(), fall) if fall else peaks(box.surface, height)
-        parts = box.flood(seeds) if found > 1 else None
-        if parts is not None and fall and height:
-            parts, found = join_fragments(parts, box.surface, height)
-        if parts is not None and found > 1:
-            flooded.append((box.place, parts[box.inside(box.place)] - 1 + count))
+        seeds, found = peaks(box.surface, height)
+        if found > 1:
+            flooded.append((box.place, box.flood(seeds) + count))
         else:
             alone[region[own[0]]] = count
         count += found
@@ -129,35 +109,6 @@ def peaks(surface: NDArray[Any], height: float) -> tuple[NDArray[np.int32], int]
     number = np.zeros(above.max() + 1, np.int32)
     number[tops] = np.arange(1, len(tops) + 1)
     return number[above], len(tops)
-
-
-def join_fragments(parts: NDArray[np.int32], surface: NDArray[Any], height: float) -> tuple[NDArray[np.int32], int]:
-    """Parts 1, 2, ... (H, W) without fragments, and how many are left.
-
-    A fragment has less than a third of the area of a part that it touches, and the surface falls by less than ``height`` from the lower of
-    their peaks to the highest way between them. It joins that part; the highest ways come first.
-
-    >>> join_fragments(np.array([[1, 1, 1, 1, 2, 3, 3]]), np.array([[1, 0.9, 0.8, 0.3, 0.6, 0.1, 0.9]]), height=0.5)[0].tolist()
-    [[1, 1, 1, 1, 1, 2, 2]]
-    """
-    count = int(parts.max()) + 1
-    sides = [(parts[1:], parts[:-1], surface[1:], surface[:-1]), (parts[:, 1:], parts[:, :-1], surface[:, 1:], surface[:, :-1])]
-    touching = [(a != b) & (a > 0) & (b > 0) for a, b, *_ in sides]
-    pair = np.concatenate([(np.minimum(a, b) * np.int64(count) + np.maximum(a, b))[on] for (a, b, *_), on in zip(sides, touching)])
-    way = np.concatenate([np.minimum(u, v)[on] for (_, _, u, v), on in zip(sides, touching)])
-    pairs, number = np.unique(pair, return_inverse=True)
-    highest, peak = np.full(len(pairs), -np.inf), np.full(count, -np.inf)
-    np.maximum.at(highest, number, way)
-    np.maximum.at(peak, parts.ravel(), surface.ravel())
-    area, owner = np.bincount(parts.ravel(), minlength=count), np.arange(count)
-    for i in np.argsort(-highest, kind="stable"):
-        small, large = sorted((owner[pairs[i] // count], owner[pairs[i] % count]), key=lambda part: area[part])
-        if small != large and 3 * area[small] < area[large] and min(peak[small], peak[large]) - highest[i] < height:
-            owner[owner == small] = large
-            area[large] += area[small]
-            peak[large] = max(peak[large], peak[small])
-    left, joined = np.unique(owner[1:], return_inverse=True)
-    return np.concatenate([[0], joined + 1]).astype(np.int32)[parts], len(left)
 
 
 def _parted_by_markers(
@@ -182,7 +133,7 @@ def _parted_by_markers(
         runs, ids = markers[seeded[b]], number[seeded[b]]
         seeds = np.zeros(box.surface.shape, np.int32)
         seeds[box.inside(runs.pixels())] = np.repeat(ids + 1, runs.length)
-        flooded.append((box.place, box.flood(seeds)[box.inside(box.place)] - 1))
+        flooded.append((box.place, box.flood(seeds)))
     return alone, flooded, count
 
 
@@ -199,13 +150,9 @@ class _Box:
     def inside(self, place: tuple[_Numbers, _Numbers]) -> tuple[_Numbers, _Numbers]:
         return place[0] - self.corner[0], place[1] - self.corner[1]
 
-    def logarithm(self) -> NDArray[Any]:
-        """Of P(marker) over the least that counts, and -1 around."""
-        return np.where(self.surface < 0, self.surface, np.log(np.maximum(self.surface, _LEAST) / _LEAST))
-
-    def flood(self, seeds: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The seed (1, 2, ...) that floods each pixel of the region, and 0 around."""
-        return watershed(-self.surface, markers=seeds, mask=self.surface > -0.5)
+    def flood(self, seeds: NDArray[np.int32]) -> _Numbers:
+        """The number, from 0, of the seed (1, 2, ...) that floods each pixel of the region."""
+        return watershed(-self.surface, markers=seeds, mask=self.surface > -0.5)[self.inside(self.place)] - 1
 
 
 def _highest(values: NDArray[Any], runs: Runs, owner: _Numbers) -> NDArray[Any]:
