@@ -4,7 +4,7 @@ import copy
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -40,7 +40,7 @@ class Prepare:
 
     task: str
     mpp: float
-    penalty: bool | str
+    penalty: bool | Literal["seams"]
 
     def __call__(self, samples: list[Sample]) -> Batch:
         task = get(self.task)
@@ -48,8 +48,8 @@ class Prepare:
         sources = [sample.source for sample in samples]
         if not isinstance(task, Segmentation):
             return Batch(images, np.array([task.targets(sample.label) for sample in samples]), sources)
-        maps: list[Any] = [sample.instances for sample in samples]
-        drawn = [task.targets(instances, self.mpp, seams=self.penalty == "seams") for instances in maps]
+        truths: list[Any] = [sample.instances for sample in samples]
+        drawn = [task.targets(truth, self.mpp, seams=self.penalty == "seams") for truth in truths]
         targets = {head: np.stack([maps[head] for maps in drawn]) for head in drawn[0]}
         if "weight" in targets and not self.penalty:
             targets["weight"] = np.ones_like(targets["weight"])
