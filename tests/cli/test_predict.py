@@ -13,6 +13,8 @@ import pytest
 from PIL import Image
 
 import dsfcnn
+from dsfcnn.cli.predict import _Signals
+from dsfcnn.errors import Interrupted
 
 
 def command(*arguments):
@@ -137,12 +139,33 @@ def test_a_killed_run_goes_on_to_the_same_bytes(model, image, tmp_path, signals,
         wait_for_tiles(tmp_path / "out", process, 5 * (number + 1))
         os.kill(process.pid, kill)
         said = process.communicate(timeout=60)[1]
-        assert process.returncode == code
+        assert process.returncode == code, said
         assert kill == signal.SIGKILL or said.splitlines()[-1].endswith("continue with --resume")
     refused = run("predict", image, "--model", model, "--tile", 128, "--out", tmp_path / "out", "--resume")
     assert (refused.returncode, "begun with tile 64" in refused.stderr) == (2, True)
     assert run(*options, "--out", tmp_path / "out", "--resume").returncode == 0
     assert results(tmp_path / "out") == results(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("answer", [None, ValueError("cannot be closed half-written")])
+def test_a_signal_is_told_whatever_is_made_of_it(number, answer):
+    """A library in whose middle it came may raise an error of its own, or none."""
+
+    def interrupted():
+        with _Signals():
+            try:
+                os.kill(os.getpid(), number)
+                time.sleep(60)
+            except Interrupted:
+                if answer is not None:
+                    raise answer from None
+
+    before = signal.getsignal(number)
+    with pytest.raises(Interrupted) as told:
+        interrupted()
+    assert told.value.exit_code == 128 + number
+    assert signal.getsignal(number) is before
 
 
 def test_export_and_predict_with_the_file(model, image, tmp_path):

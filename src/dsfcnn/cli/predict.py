@@ -106,20 +106,27 @@ def _outcome(failed: "dict[str, DsfcnnError]", inputs: list[Path], out: Path) ->
 
 
 class _Signals:
-    """SIGINT and SIGTERM stop at the next step, with one line; finished tiles are kept. A second one stops at once."""
+    """SIGINT and SIGTERM stop at the next step, with one line; finished tiles are kept. A second one stops at once.
+
+    What a library makes of being interrupted (an archive that cannot be closed half-written, say) is not told: the signal is.
+    """
 
     def __enter__(self) -> None:
+        self._stopped: BaseException | None = None
         self._before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         from dsfcnn.errors import Interrupted
 
         signal.signal(number, signal.SIG_DFL)
-        raise Interrupted(f"stopped by {signal.Signals(number).name}; continue with --resume", 128 + number)
+        self._stopped = Interrupted(f"stopped by {signal.Signals(number).name}; continue with --resume", 128 + number)
+        raise self._stopped
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if self._stopped is not None and error is not self._stopped:
+            raise self._stopped from error
 
 
 class _Bar:
