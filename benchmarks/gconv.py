@@ -5,8 +5,8 @@
 Both are timed in turns in one process that keeps its memory (dsfcnn.kernels.memory), as the commands do, weights included: dense writes
 its filters out, spectral packs its matrices. A layer is called once before it is timed, and a short one again and again for some
 milliseconds, as the layers of a network follow one another: right after the other way's calls it would find caches cold and threads
-asleep. A ratio is that of the medians over rounds, with the quartiles of the rounds' own ratios; the sum is over all layers of the
-model, each counted as often as it occurs. Run it on a quiet machine.
+asleep. A ratio is the median of the rounds' own, with their quartiles; the sum is over all layers of the model, each with its median times
+and counted as often as it occurs. Run it on a quiet machine.
 """
 
 import argparse
@@ -65,10 +65,13 @@ class Times(NamedTuple):
     def medians(self) -> tuple[float, float]:
         return median(self.dense), median(self.spectral)
 
+    def ratios(self) -> list[float]:
+        """Quartiles of dense over spectral, round by round."""
+        return quantiles([dense / ours for dense, ours in zip(self.dense, self.spectral)], n=4, method="inclusive")
+
     def __str__(self) -> str:
-        lower, _, upper = quantiles([dense / ours for dense, ours in zip(self.dense, self.spectral)], n=4, method="inclusive")
-        dense, ours = self.medians()
-        return f"{dense / ours:.2f} ({lower:.2f} to {upper:.2f})"
+        lower, middle, upper = self.ratios()
+        return f"{middle:.2f} ({lower:.2f} to {upper:.2f})"
 
 
 def compare(shape: Shape, batch: int, rounds: int, training: bool) -> Times:
@@ -113,7 +116,7 @@ def main() -> None:
             fields, out, kernel_size, n, height, width = shape
             found = [compare(shape, options.batch, options.rounds, training) for training in (False, True)]
             totals = [total + count * s for total, s in zip(totals, (*found[0].medians(), *found[1].medians()))]
-            weakest = [min(least, dense / ours) for least, (dense, ours) in zip(weakest, (times.medians() for times in found))]
+            weakest = [min(least, times.ratios()[1]) for least, times in zip(weakest, found)]
             name = f"{kernel_size}x{kernel_size}, {fields} -> {out}, {height}x{width}"
             modelled = (options.batch, fields, out, kernel_size, n, height, width)
             estimate = backend.estimate("dense", modelled, False) / backend.estimate("spectral", modelled, False)
