@@ -5,11 +5,13 @@
 Both are timed in turns in one process that keeps its memory (dsfcnn.kernels.memory), as the commands do, weights included: dense writes
 its filters out, spectral packs its matrices. A layer is called once before it is timed, and a short one again and again for some
 milliseconds, as the layers of a network follow one another: right after the other way's calls it would find caches cold and threads
-asleep. A ratio is the median of the rounds' own, with their quartiles; the sum is over all layers of the model, each with its median times
-and counted as often as it occurs. Run it on a quiet machine.
+asleep. Each round goes through all layers, for what a host does beside lasts for seconds or minutes: so it falls on some rounds of every
+layer, not on all rounds of some. A ratio is the median of the rounds' own, with their quartiles; the sum is over all layers of the model,
+each with its median times and counted as often as it occurs. Run it on a quiet machine.
 """
 
 import argparse
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -74,8 +76,8 @@ class Times(NamedTuple):
         return f"{middle:.2f} ({lower:.2f} to {upper:.2f})"
 
 
-def compare(shape: Shape, batch: int, rounds: int, training: bool) -> Times:
-    """Dense and spectral, measured in turns."""
+def time_round(shape: Shape, batch: int, training: bool, times: Times) -> None:
+    """Dense and spectral, once each."""
     fields, out, kernel_size, n, height, width = shape
     layer = GConv2d(fields, out, kernel_size, group=f"C{n}")
     x = torch.randn(batch, fields, n, height, width, requires_grad=training)
@@ -87,14 +89,21 @@ def compare(shape: Shape, batch: int, rounds: int, training: bool) -> Times:
         if training:
             torch.autograd.grad(y, (x, layer.weight), gradient)
 
-    times = Times([], [])
-    for number in range(rounds + 1):
-        for name, found in times._asdict().items():
-            backend.set_backend(name)
-            taken = time_of(run)
-            if number:
-                found.append(taken)
-    return times
+    for name, found in times._asdict().items():
+        backend.set_backend(name)
+        found.append(time_of(run))
+
+
+def measure(shapes: list[Shape], batch: int, rounds: int) -> dict[Shape, tuple[Times, Times]]:
+    """For every layer, forward and with the backward pass."""
+    found = {shape: (Times([], []), Times([], [])) for shape in shapes}
+    for number in range(rounds):
+        for place, (shape, both) in enumerate(found.items(), 1):
+            print(f"\rround {number + 1} of {rounds}, layer {place} of {len(found)} ", end="", file=sys.stderr, flush=True)
+            for training, times in enumerate(both):
+                time_round(shape, batch, bool(training), times)
+    print(file=sys.stderr)
+    return found
 
 
 def main() -> None:
@@ -109,12 +118,13 @@ def main() -> None:
     shapes = layer_shapes(options.model, options.side)
     for threads in options.threads:
         torch.set_num_threads(threads)
+        measured = measure(sorted(shapes, key=lambda shape: (-shape[4], shape)), options.batch, options.rounds)
         print(f"{options.model}, {options.batch} x {options.side}x{options.side}, {threads} thread(s): dense / spectral")
         print(f"{'kernel, fields, pixels':<32}{'layers':>8}  {'forward':<24}{'with backward':<24}{'cost model':>10}")
         totals, weakest = [0.0] * 4, [float("inf")] * 2
-        for shape, count in sorted(shapes.items(), key=lambda item: (-item[0][4], item[0])):
+        for shape, found in measured.items():
             fields, out, kernel_size, n, height, width = shape
-            found = [compare(shape, options.batch, options.rounds, training) for training in (False, True)]
+            count = shapes[shape]
             totals = [total + count * s for total, s in zip(totals, (*found[0].medians(), *found[1].medians()))]
             weakest = [min(least, times.ratios()[1]) for least, times in zip(weakest, found)]
             name = f"{kernel_size}x{kernel_size}, {fields} -> {out}, {height}x{width}"
