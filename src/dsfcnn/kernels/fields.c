@@ -2,7 +2,6 @@
  *
  * Maps are (images, fields, size) with ``size`` = orientations x height x width; every field has its own numbers. Sums are taken field by field
  * in a fixed order, in float over short blocks and in double over those, so they do not depend on the number of threads. */
-#include <stdatomic.h>
 #include <string.h>
 
 #include "threads.h"
@@ -16,12 +15,12 @@ struct call {
   float *y;
   double *sums; /* (images, fields, 2) */
   long images, fields, size;
-  atomic_long next;
+  struct stage all; /* of images x fields */
 };
 
-static void work(void *argument) {
+static void work(void *argument, long thread) {
   struct call *call = argument;
-  for (long i; (i = atomic_fetch_add(&call->next, 1)) < call->images * call->fields;) call->item(call, i / call->fields, i % call->fields);
+  for (long i; (i = take(&call->all, thread)) >= 0;) call->item(call, i / call->fields, i % call->fields);
 }
 
 INLINE v8 load_some(const float *p, long count) {
@@ -67,7 +66,7 @@ static void moments_item(const struct call *call, long image, long field) {
 }
 
 void dsfcnn_moments(const float *x, double *sums, long images, long fields, long size, long threads) {
-  struct call call = {moments_item, x, 0, 0, 0, 0, 0, sums, images, fields, size, 0};
+  struct call call = {moments_item, x, 0, 0, 0, 0, 0, sums, images, fields, size, {images * fields, threads}};
   dsfcnn_share(work, &call, threads);
 }
 
@@ -92,7 +91,7 @@ static void affine_item(const struct call *call, long image, long field) { affin
 static void activate_item(const struct call *call, long image, long field) { affine(call, image, field, 0); }
 
 void dsfcnn_affine(const float *x, float *y, const float *scale, const float *shift, int linear, long images, long fields, long size, long threads) {
-  struct call call = {linear ? affine_item : activate_item, x, 0, 0, scale, shift, y, 0, images, fields, size, 0};
+  struct call call = {linear ? affine_item : activate_item, x, 0, 0, scale, shift, y, 0, images, fields, size, {images * fields, threads}};
   dsfcnn_share(work, &call, threads);
 }
 
@@ -128,6 +127,6 @@ static void activate_back_item(const struct call *call, long image, long field) 
 
 void dsfcnn_activate_back(const float *x, const float *gradient, float *y, const float *centre, const float *scale, const float *shift, double *sums,
                           long images, long fields, long size, long threads) {
-  struct call call = {activate_back_item, x, gradient, centre, scale, shift, y, sums, images, fields, size, 0};
+  struct call call = {activate_back_item, x, gradient, centre, scale, shift, y, sums, images, fields, size, {images * fields, threads}};
   dsfcnn_share(work, &call, threads);
 }

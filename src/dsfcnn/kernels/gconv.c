@@ -442,7 +442,6 @@ struct job {
   float *scratch;
   long scratch_size;   /* floats per thread */
   struct stage packing, parts, unpacking; /* of x fields, of runs of blocks, of x fields */
-  atomic_long slot;
 };
 
 /* What one thread works with. */
@@ -818,19 +817,17 @@ static long lay_out_shared(struct job *job, float *memory) {
 
 /* What one thread does. A part is a block; or, for gradients, a run of blocks with a sum of its own, so that the result does not depend on
  * the number of threads. */
-static void work(void *argument) {
+static void work(void *argument, long thread) {
   struct job *job = argument;
   const struct call *call = job->call;
-  const long slot = atomic_fetch_add(&job->slot, 1), matrices = matrices_of(job), field_size = matrices / job->in;
-  const long row_size = call->plan->rows * lanes_of(job);
-  if (slot >= call->threads) return;
+  const long matrices = matrices_of(job), field_size = matrices / job->in, row_size = call->plan->rows * lanes_of(job);
   struct scratch s;
-  lay_out(job, job->scratch + slot * job->scratch_size, &s);
-  for (long field; (field = take(&job->packing)) >= 0; finish(&job->packing))
+  lay_out(job, job->scratch + thread * job->scratch_size, &s);
+  for (long field; (field = take(&job->packing, thread)) >= 0; finish(&job->packing))
     dsfcnn_pack(call->packing, call->weights + field * call->x_step, call->y_step, job->out, job->packed + field * row_size,
                 job->in * row_size, s.weights);
   dsfcnn_wait(&job->packing);
-  for (long part; (part = take(&job->parts)) >= 0; finish(&job->parts)) {
+  for (long part; (part = take(&job->parts, thread)) >= 0; finish(&job->parts)) {
     float *gradient = call->gradient ? job->gradients + part * matrices : NULL;
     if (gradient) memset(gradient, 0, matrices * sizeof(float));
     for (long number = job->blocks * part / job->parts.items; number < job->blocks * (part + 1) / job->parts.items; number++)
@@ -838,7 +835,7 @@ static void work(void *argument) {
   }
   if (!call->gradient) return;
   dsfcnn_wait(&job->parts);
-  for (long field; (field = take(&job->unpacking)) >= 0;)
+  for (long field; (field = take(&job->unpacking, thread)) >= 0;)
     dsfcnn_unpack(call->packing, job->gradients + field * field_size, job->parts.items, matrices, call->gradient + field * call->x_step,
                   call->y_step, job->out, s.weights);
 }
@@ -893,6 +890,7 @@ int dsfcnn_gconv(const struct call *call) {
   job.blocks = blocks_of(&job);
   job.packing.items = job.unpacking.items = job.in;
   job.parts.items = call->gradient && job.blocks > PARTS ? PARTS : job.blocks;
+  job.packing.threads = job.parts.threads = job.unpacking.threads = call->threads;
   struct scratch unused;
   job.scratch_size = lay_out(&job, NULL, &unused);
   const size_t size = (size_t)(lay_out_shared(&job, NULL) + call->threads * job.scratch_size) * sizeof(float);

@@ -43,13 +43,13 @@ def built() -> list[Path]:
 def declare(functions: ctypes.CDLL) -> None:
     """What the function of every convolution takes and returns, and whose threads it shares."""
     functions.dsfcnn_gconv.restype, functions.dsfcnn_gconv.argtypes = ctypes.c_int, [ctypes.c_void_p]
-    functions.dsfcnn_use_openmp(_openmp_of_torch())
+    functions.dsfcnn_use_openmp(*_openmp_of_torch())
 
 
-def _openmp_of_torch() -> ctypes.c_void_p:
-    """The function by which torch's own threads are given work, or a null pointer."""
+def _openmp_of_torch() -> list[ctypes.c_void_p]:
+    """The functions by which torch's own threads are given work and know their numbers, or null pointers."""
     try:
         runtime = ctypes.CDLL("libgomp.so.1", mode=os.RTLD_NOW | os.RTLD_NOLOAD)  # only if torch has loaded it already
-        return ctypes.cast(runtime.GOMP_parallel, ctypes.c_void_p)
+        return [ctypes.cast(function, ctypes.c_void_p) for function in (runtime.GOMP_parallel, runtime.omp_get_thread_num)]
     except (OSError, AttributeError):
-        return ctypes.c_void_p(None)
+        return [ctypes.c_void_p(None)] * 2

@@ -1,15 +1,13 @@
 /* Max-pooling by 2 of planes with even height and width. torch's walks pixel by pixel, and in training keeps an index of 8 bytes for each result; here
  * the backward pass looks again where the largest number was. Of equal ones the first counts, row by row, as in torch. */
-#include <stdatomic.h>
-
 #include "threads.h"
 #include "vectors.h"
 
 struct job {
   const float *x, *gradient; /* gradient of y, or NULL in the forward pass */
   float *y;                  /* or the gradient of x */
-  long planes, height, width;
-  atomic_long next;
+  long height, width;
+  struct stage planes;
 };
 
 INLINE v8 evens(v8 a, v8 b) { return __builtin_shuffle(a, b, (v8_mask){0, 2, 4, 6, 8, 10, 12, 14}); }
@@ -67,10 +65,10 @@ static void pool_row_back(const float *top, const float *bottom, const float *gr
   }
 }
 
-static void work(void *argument) {
+static void work(void *argument, long thread) {
   struct job *job = argument;
   const long size = job->height * job->width;
-  for (long plane; (plane = atomic_fetch_add(&job->next, 1)) < job->planes;)
+  for (long plane; (plane = take(&job->planes, thread)) >= 0;)
     for (long row = 0; row < job->height; row += 2) {
       const float *top = job->x + plane * size + row * job->width, *bottom = top + job->width;
       const long small = plane * (size / 4) + row / 2 * (job->width / 2), large = plane * size + row * job->width;
@@ -83,6 +81,6 @@ static void work(void *argument) {
 }
 
 void dsfcnn_max_pool(const float *x, const float *gradient, float *y, long planes, long height, long width, long threads) {
-  struct job job = {x, gradient, y, planes, height, width, 0};
+  struct job job = {x, gradient, y, height, width, {planes, threads}};
   dsfcnn_share(work, &job, threads);
 }
