@@ -1,10 +1,11 @@
 """Write docs/results.md from finished studies and shipped models: nothing in it is typed by hand.
 
-    python tools/results.py STUDY_FOLDER ...
+    python tools/results.py FOLDER ...
 
-A study folder is what ``dsfcnn study`` wrote. The record of each of its finished rows is kept in docs/records, under the folder's name,
-and tables and plots are made of all records of that name: rows may be trained one after the other, on different days. Sections of earlier
-studies, which have no records, stay as they are until there is one of the same kind.
+A folder is what ``dsfcnn study`` or ``dsfcnn train`` wrote. The record of each finished row of a study is kept in docs/records, under the
+folder's name, and tables and plots are made of all records of that name: rows may be trained one after the other, on different days. Of a
+training, its card and its curve are kept. Sections of earlier studies, which have no records, stay as they are until there is one of the
+same kind.
 """
 
 import argparse
@@ -28,6 +29,7 @@ ABOUT = {
     "pcam": "Tumour patches, a subset of PatchCamelyon with a split of its own: the paper's figures mean nothing beside these.",
     "efficiency": "Fewer images, rotated MNIST, regenerated: what the paper claims and does not measure.",
     "glands": "Glands, GlaS. The paper has none of it; it stands in for CRAG.",
+    "paper-nuclei": "The paper's network for nuclei, at full width and 40x, for a stated number of steps.",
 }
 PICTURES = {
     "orientations": "test score against orientations",
@@ -43,7 +45,12 @@ SHOWN = {
 
 
 def keep(folder: Path) -> None:
-    """What a study has finished, into docs/records under the folder's name; rows that are there from before stay."""
+    """What a study or a training has finished, into docs/records under the folder's name; rows that are there from before stay."""
+    if (folder / "run.json").exists():
+        record, card = json.loads((folder / "run.json").read_text()), (folder / "best" / "README.md").read_text()
+        (RECORDS / folder.name).mkdir(parents=True, exist_ok=True)
+        (RECORDS / folder.name / "card.txt").write_text(f"{card}\n{record['steps']:,} steps in {record['cpu_hours']:.1f} CPU hours.\n")
+        shutil.copyfile(folder / "curves.png", DOCS / "images" / f"run-{folder.name}-curves.png")
     for test in sorted(folder.glob("runs/*/test.json")):
         kept = RECORDS / folder.name / "runs" / test.parent.name / "test.json"
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -82,6 +89,20 @@ def study(folder: Path) -> str:
     )
 
 
+def training(folder: Path) -> str:
+    """The section of a training that was kept."""
+    text = (folder / "card.txt").read_text()
+    title, resolution, price = text[2:].partition("\n")[0], text.split("\n\n")[1], text.rstrip().rpartition("\n")[2]
+    validation = re.search(r"## Validation (.*?)\n\n(\|.*?)\n\n", text, re.DOTALL)
+    command = re.search(r"^    dsfcnn train .*$", text, re.MULTILINE)
+    assert validation is not None
+    assert command is not None
+    return (
+        f"## {ABOUT[folder.name]}\n\n{command[0]}\n\n{title}. {resolution} {price} Validation {validation[1]}:\n\n{validation[2]}\n\n"
+        f"![the course of training](images/run-{folder.name}-curves.png)\n"
+    )
+
+
 def shipped_models() -> str:
     """The test tables of the cards."""
     parts = []
@@ -106,13 +127,13 @@ def shipped_models() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("studies", type=Path, nargs="*")
+    parser.add_argument("folders", type=Path, nargs="*")
     options = parser.parse_args()
     page = DOCS / "results.md"
     before = [f"## {section}" for section in page.read_text().split("\n## ")[1:]]
-    for folder in options.studies:
+    for folder in options.folders:
         keep(folder)
-    made = [study(folder) for folder in sorted(RECORDS.iterdir())]
+    made = [(study if (folder / "runs").exists() else training)(folder) for folder in sorted(RECORDS.iterdir())]
     headings = ("## Shipped model", *(text.partition("\n")[0] for text in made))
     kept = [text.rstrip("\n") + "\n" for text in before if not text.startswith(headings)]
     page.write_text("\n".join(["# Results\n", shipped_models(), *made, *kept]))
