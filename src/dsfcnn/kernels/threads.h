@@ -1,5 +1,5 @@
 /* Work shared by threads: ``work(data, thread)`` runs in all of them at once, and takes its share of the work from ``data``. Threads have numbers
- * 0, 1, ..., each its own, from call to call the same. */
+ * 0, 1, ..., each its own; those of OpenMP from call to call the same. */
 #pragma once
 
 #include <stdatomic.h>
