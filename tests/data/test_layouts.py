@@ -14,7 +14,7 @@ from PIL import Image
 from scipy.io import savemat
 from scipy.ndimage import rotate
 
-from dsfcnn.data import load_batches, open_dataset, rotmnist, splits
+from dsfcnn.data import kumar, load_batches, open_dataset, rotmnist, splits
 from dsfcnn.data.crops import Crops
 from dsfcnn.data.folder import split_folder
 from dsfcnn.data.open import recognise
@@ -169,6 +169,24 @@ def test_kumar_by_split(end, tmp_path):
     assert (sample.instances == np.searchsorted([0, 4, 9], ids())).all()
     assert sample.source == "TCGA-18-5592-01Z-00-DX1.tif"
     assert (pickle.loads(pickle.dumps(data))[0].image == pixels).all()
+
+
+def test_kumar_moved_to_where_outlines_lie(tmp_path):
+    """The middle of a spot moves by the displacement; another patient's stays. Nothing moves unless asked for."""
+    y, x = np.mgrid[:31, :37]
+    spot = np.rint(40 + 160 * np.exp(-((y - 14) ** 2 + (x - 18) ** 2) / 18)).astype(np.uint8)
+    pixels = np.stack([spot, spot // 2, spot], 2)
+    for name in ("TCGA-18-5592-01Z-00-DX1", "TCGA-XX-0000-01Z-00-DX1"):
+        write(tmp_path / "train" / "images" / f"{name}.tif", pixels)
+        write(tmp_path / "train" / "labels" / f"{name}.png", (spot > 100).astype(np.uint8))
+    known, unknown = open_dataset(tmp_path, "train", "kumar", aligned=True)
+    assert (unknown.image == pixels).all()
+    assert all((sample.image == pixels).all() for sample in open_dataset(tmp_path, "train", "kumar"))
+    for channel in range(3):
+        before, after = (np.float64(image[..., channel]) - image[0, 0, channel] for image in (pixels, known.image))
+        moved = [(after * place).sum() / after.sum() - (before * place).sum() / before.sum() for place in (y, x)]
+        assert moved == pytest.approx(kumar.DISPLACED, abs=0.02)
+    assert (known.instances == (spot > 100)).all()
 
 
 _XML = """<?xml version="1.0" encoding="UTF-8"?>

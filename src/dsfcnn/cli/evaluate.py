@@ -15,6 +15,10 @@ def evaluate(
     data_mpp: Annotated[float | None, typer.Option(help="Microns per pixel of the images, where their format does not say.")] = None,
     split_file: Annotated[Path | None, typer.Option(readable=False, help="Divides a folder that has no splits.")] = None,
     cache: Annotated[Path | None, typer.Option(help="Folder for what takes long to make from the data.")] = None,
+    aligned: Annotated[
+        bool,
+        typer.Option("--aligned/--as-is", help="Images moved to where their outlines lie, where these are displaced (Kumar's), or not."),
+    ] = True,
     turns: Annotated[int, typer.Option(min=1, help="Mean over so many turned copies of each image (test-time turning); 1: none.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Folder for metrics.json, table.md, best.png, middle.png and worst.png.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")] = False,
@@ -37,12 +41,12 @@ def evaluate(
     if out is not None:
         claim_outputs(out, ["metrics.json", "table.md", "best.png", "middle.png", "worst.png"], overwrite)
     judged = Judged(model, wrap=(lambda network: TurnedLogits(network, turns)) if turns > 1 else None)
-    images = open_dataset(data, split, data_format, data_mpp, split_file=split_file, cache=cache)
+    images = open_dataset(data, split, data_format, data_mpp, split_file=split_file, cache=cache, aligned=aligned)
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         shown = bar.add_task("scoring", total=len(images))
         results = judged.score(images, seen=lambda *seen: bar.advance(shown))
-    about = {"data": images.name, "split": split, "mpp": judged.mpp, "turns": turns, "weights": judged.weights}
+    about = {"data": images.name, "split": split, "mpp": judged.mpp, "aligned": aligned, "turns": turns, "weights": judged.weights}
     if out is not None:
         write_judgement(out, judged, images, results, about)
     if json:

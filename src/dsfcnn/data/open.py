@@ -26,6 +26,7 @@ def open_dataset(
     split_file: str | Path | None = None,
     cache: str | Path | None = None,
     complete: bool = True,
+    aligned: bool = False,
 ) -> Dataset:
     """A split of the data set in a folder.
 
@@ -37,6 +38,7 @@ def open_dataset(
         split_file: divides a folder that has no splits (``dsfcnn data split``).
         cache: folder for what takes long to make (rotated MNIST); None makes it again each time.
         complete: refuse a split with an image without truth or the like (a :class:`DataError`); False leaves ``unpaired`` to the caller.
+        aligned: move images to where their outlines lie, if the data set is known to have displaced ones (Kumar's; docs/data.md).
     """
     if format in _SYNTHETIC:
         return Drawn(_SYNTHETIC[format], split)
@@ -47,7 +49,8 @@ def open_dataset(
     if format == "rotmnist":
         return rotmnist.open_split(folder, split, None if cache is None else Path(cache))
     division = {"split_file": None if split_file is None else Path(split_file)} if format in _DIVIDED else {}
-    found: Dataset = _READERS[format].open_split(folder, split, mpp, **division)
+    alignment = {"aligned": aligned} if format == "kumar" else {}
+    found: Dataset = _READERS[format].open_split(folder, split, mpp, **division, **alignment)
     if found.unpaired and complete:
         more = f" (and {len(found.unpaired) - 1} more)" if len(found.unpaired) > 1 else ""
         said, _, advice = found.unpaired[0].rpartition("; ")

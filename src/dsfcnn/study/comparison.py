@@ -132,7 +132,7 @@ def _curve(study: Study, folder: Path) -> dict[str, list[float]]:
 
 
 def _split(config: TrainConfig, split: str) -> Dataset:
-    return open_dataset(config.data, split, config.format, config.data_mpp, cache=config.cache)
+    return open_dataset(config.data, split, config.format, config.data_mpp, cache=config.cache, aligned=True)
 
 
 @dataclass(frozen=True)

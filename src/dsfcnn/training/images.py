@@ -95,7 +95,7 @@ def open_images(config: TrainConfig) -> tuple[Dataset, Dataset]:
 
 
 def _open(config: TrainConfig, split: str) -> Dataset:
-    return open_dataset(config.data, split, config.format, config.data_mpp, split_file=config.split_file, cache=config.cache)
+    return open_dataset(config.data, split, config.format, config.data_mpp, split_file=config.split_file, cache=config.cache, aligned=True)
 
 
 def _held_out(config: TrainConfig, train: Dataset) -> set[int]:
