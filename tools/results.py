@@ -61,8 +61,11 @@ def keep(folder: Path) -> None:
 def study(folder: Path) -> str:
     """The section of a study that was kept."""
     tests = [json.loads(path.read_text()) for path in sorted(folder.glob("runs/*/test.json"))]
-    command = tests[0]["command"]
-    name = command.split()[2]
+    commands: dict[str, list[str]] = {}
+    for test in tests:
+        commands.setdefault(test["command"], []).append(test["settings"]["model"])
+    ways = [command if len(commands) == 1 else f"{command}  # {', '.join(models)}" for command, models in commands.items()]
+    name = tests[0]["command"].split()[2]
     pictures = []
     with TemporaryDirectory() as made:
         shutil.copytree(folder / "runs", Path(made, "runs"))
@@ -83,8 +86,8 @@ def study(folder: Path) -> str:
     hours = sum(test["cpu_hours"] for test in tests)
     return (
         f"## {ABOUT[name]}{'' if folder.name == name else f' ({folder.name})'}\n\n"
-        f"    {command}\n\n"
-        f"Scores on {tests[0]['split']} ({tests[0]['images']:,} images), seen once per row; {hours:.1f} CPU hours of training. "
+        + "".join(f"    {way}\n" for way in ways)
+        + f"\nScores on {tests[0]['split']} ({tests[0]['images']:,} images), seen once per row; {hours:.1f} CPU hours of training. "
         f"All rows: {settings}.\n\n{table}\n" + "\n".join(pictures) + "\n"
     )
 
