@@ -29,7 +29,7 @@ ABOUT = {
     "pcam": "Tumour patches, a subset of PatchCamelyon with a split of its own: the paper's figures mean nothing beside these.",
     "efficiency": "Fewer images, rotated MNIST, regenerated: what the paper claims and does not measure.",
     "glands": "Glands, GlaS. The paper has none of it; it stands in for CRAG.",
-    "paper-nuclei": "The paper's network for nuclei, at full width and 40x, for a stated number of steps.",
+    "paper-nuclei": "The paper's network for nuclei, at full width and 40x, for a stated number of steps, with Kumar's images as they are.",
 }
 PICTURES = {
     "orientations": "test score against orientations",
