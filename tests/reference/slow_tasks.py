@@ -150,9 +150,11 @@ def decode_nuclei_by_peaks(nucleus, marker, certainty, height, smallest):
     objects = np.zeros(nucleus.shape, np.int32)
     for number in np.unique(regions[regions != 0]):
         region = regions == number
-        if nucleus[region].max() > certainty:
-            markers = peaks(np.where(region, marker, -1), height)
-            objects[region] = objects.max() + watershed(-marker, markers, mask=region)[region]
+        markers = peaks(np.where(region, marker, -1), height)
+        parts = watershed(-marker, markers, mask=region)
+        for part in range(1, parts.max() + 1):
+            if nucleus[parts == part].max() > certainty:
+                objects[parts == part] = objects.max() + 1
     return objects
 
 

@@ -100,6 +100,19 @@ def test_by_peaks_a_region_needs_no_marker():
     assert len(np.unique(merged)) == 3  # too high a demand joins the two that touch
 
 
+def test_an_unsure_nucleus_vanishes_beside_a_sure_one_that_it_touches():
+    task = tasks.get("nuclei")
+    truth = discs((60, 100), [(30, 40), (30, 60)], 12)
+    probabilities = perfect(task, truth)
+    probabilities["object"][1][truth != truth[30, 40]] *= 0.7
+    for height in (0.0, 0.2):
+        expect_ids(task.decode(probabilities, settings=NucleiSettings(certainty=0.6, marker_height=height)), 2)
+        found = task.decode(probabilities, settings=NucleiSettings(certainty=0.8, marker_height=height))
+        expect_ids(found, 1)
+        assert found[30, 40] == 1
+        assert found[30, 60] == 0
+
+
 def test_regions_that_are_nowhere_certain_vanish():
     task = tasks.get("nuclei")
     probabilities = perfect(task, discs((60, 100), [(30, 30), (30, 70)], 12))

@@ -29,7 +29,7 @@ class NucleiSettings:
     """
 
     object_threshold: float = 0.5  # a pixel is nucleus when P(nucleus) is more
-    certainty: float = 0.0  # a connected region of nucleus pixels counts when P(nucleus) is more somewhere in it; not in the paper
+    certainty: float = 0.0  # a nucleus counts when P(nucleus) is more somewhere in it; not in the paper
     marker_height: float = 0.0  # two peaks of P(marker) are two nuclei when it falls by this much between them; 0: the authors' markers
     contour_threshold: float = 0.4  # a pixel is contour, and no marker, when P(contour) is this or more
     marker_threshold: float = 0.75  # a nucleus pixel is marker when P(marker) is more
@@ -56,11 +56,11 @@ def decode_nuclei(
     A connected region with one marker is that object, whole; only regions with several are flooded, each for itself. So the result is that
     of a watershed over the whole image, and a place does not depend on what is far from it. (Where marker pixels of a region tie
     exactly, the library's order of flooding decides, there as here.) Of the authors' markers, a region may have none: nothing floods it,
-    and it is dropped.
+    and it is dropped. ``certainty`` judges each object, not the region: what a sure neighbour touches is no surer for it.
     """
     shape, pixel = nucleus.shape, mpp**2
     regions, region = _large(find_runs(shape, lambda rows: nucleus[rows] > settings.object_threshold), settings.smallest_region / pixel)
-    if settings.certainty:
+    if settings.certainty:  # first the regions, since none of an unsure one's parts is sure
         sure = _highest(nucleus, regions, region)[region] > settings.certainty
         regions, region = regions[sure], region[sure]
     if settings.marker_height:
@@ -71,6 +71,12 @@ def decode_nuclei(
     single = alone[region] >= 0
     area = regions[single].area(alone[region[single]], count)
     area += np.bincount(np.concatenate([np.empty(0, np.int64), *(found for _, found in flooded)]), minlength=count)
+    if settings.certainty:
+        highest = np.zeros(count, nucleus.dtype)
+        for place, found in flooded:
+            np.maximum.at(highest, found, nucleus[place])
+        highest[alone[alone >= 0]] = 1
+        area[highest <= settings.certainty] = 0
     rank = _by_size(area)
     objects = paint(regions[single], rank[alone[region[single]]])
     for place, found in flooded:
