@@ -54,9 +54,7 @@ def fitted_plane(image, channel):
 
 
 def small_crops():
-    return Crops(
-        Drawn("nuclei", "train", count=3, size=96), size=32, mpp=0.25, per_epoch=5, augment=Augment(stain=0.1, restain=0.5), seed=7
-    )
+    return Crops(Drawn("nuclei", "train", count=3, size=96), size=32, mpp=0.25, per_epoch=5, augment=Augment(stain=0.1), seed=7)
 
 
 def digest(samples):
@@ -267,24 +265,3 @@ def test_cuts_that_make_no_sense(bad, refused):
         Crops(Given(plain(9, 9)), **{"size": 8, "mpp": 0.5, **bad})
     with refused(UsageError, "split"):
         Crops(Given(), 8, 0.5)
-
-
-def test_restaining_changes_colours_only():
-    images = Drawn("nuclei", "train", count=2, size=128)
-    pale = replace(images[0], image=(255 - (255 - images[0].image.astype(int)) // 2).astype(np.uint8))
-    both = Given(pale, images[1])
-    as_is, changed = (Crops(both, 48, images.mpp, 6, replace(PLAIN, restain=part), seed=3) for part in (0.0, 1.0))
-    differ = 0
-    for index in range(6):
-        before, after = as_is.draw(0, index), changed.draw(0, index)
-        assert (before.instances == after.instances).all()
-        differ += np.abs(before.image.astype(int) - after.image).max() > 8
-    assert 0 < differ < 6  # another image's stains or, as the same image may be drawn, its own
-
-
-def test_what_has_no_stains_keeps_its_colours():
-    glass = Sample(np.full((64, 64, 3), 250, np.uint8), np.zeros((64, 64), np.int32), None, 0.5, "glass")
-    crops = Crops(Given(glass, Drawn("nuclei", "train", size=64)[0]), 32, 0.5, 4, replace(PLAIN, restain=1.0))
-    assert all((sample.image == 250).all() for sample in (crops.draw(0, index) for index in range(4)) if sample.source == "glass")
-    digits = Crops(Drawn("digits", "train"), 28, 1.0, 4, replace(Augment.digits(), restain=1.0))
-    assert digits.draw(0, 1).image.shape == (28, 28, 1)

@@ -10,7 +10,6 @@ from typing import Literal, Self
 
 import numpy as np
 
-from dsfcnn.data.stains import restain
 from dsfcnn.errors import UsageError
 
 # Optical density of haematoxylin, eosin and the residual in R, G, B: Ruifrok and Johnston, 2001.
@@ -36,8 +35,6 @@ class Augment:
         brightness: largest offset, of 255.
         contrast: largest change of the factor on the distance from the image's mean colour.
         stain: largest change of the factor on the optical density of haematoxylin and of eosin; not in the paper, 0 turns it off.
-        restain: probability that the stains of the image become more like those of another one of the data set, by a random part of the
-            way; not in the paper.
     """
 
     turn: bool = True
@@ -52,7 +49,6 @@ class Augment:
     brightness: float = 26.0
     contrast: float = 0.25
     stain: float = 0.0
-    restain: float = 0.0
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -61,9 +57,8 @@ class Augment:
                 raise UsageError(f"augmentation with {field.name} = {value}; use a strength from 0 (off) to 255")
         if self.border not in ("mirror", "black"):
             raise UsageError(f"augmentation with border = {self.border!r}; use mirror or black")
-        for name in ("filter", "restain"):
-            if getattr(self, name) > 1:
-                raise UsageError(f"augmentation with {name} = {getattr(self, name)}; use a probability from 0 to 1")
+        if self.filter > 1:
+            raise UsageError(f"augmentation with filter = {self.filter}; use a probability from 0 to 1")
         if self.scale > 1:
             raise UsageError(f"augmentation with scale = {self.scale}; use at most 1, which is a factor of two")
         if max(self.saturation, self.contrast, self.stain) >= 1:
@@ -140,7 +135,17 @@ def hue_matrix(degrees: float) -> np.ndarray:
 
 def jitter_stain(image: np.ndarray, factors: np.ndarray) -> np.ndarray:
     """Beer-Lambert: scale the optical densities of haematoxylin and eosin, leave the residual."""
-    return restain(image, STAINS, np.diag([*factors, 1.0]) @ STAINS)
+    density = _density_table()[image].reshape(-1, 3)
+    unmix = np.linalg.inv(STAINS)
+    matrix = unmix @ np.diag([*factors, 1.0]) @ STAINS
+    changed = np.exp2(density @ matrix.astype(np.float32))
+    return _to_bytes(changed * np.float32(256) - 1).reshape(image.shape)
+
+
+@cache
+def _density_table() -> np.ndarray:
+    """log2((v + 1) / 256) of every byte: optical density with its sign turned, in octaves."""
+    return np.log2((np.arange(256) + 1) / 256).astype(np.float32)
 
 
 def gaussian_blur(image: np.ndarray, size: int, axis: int) -> np.ndarray:

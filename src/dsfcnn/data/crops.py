@@ -15,7 +15,6 @@ from skimage.measure import label
 
 from dsfcnn.data.augment import Augment
 from dsfcnn.data.sample import Dataset, Sample, checked_mpp
-from dsfcnn.data.stains import restain, stains_of
 from dsfcnn.data.warp import View, warp_image, warp_labels
 from dsfcnn.errors import UsageError
 from dsfcnn.slides import resample
@@ -52,7 +51,6 @@ class Crops:
         if not len(self.dataset):
             raise UsageError(f"{self.dataset.name}: no images to cut from; give another split")
         self._images = _Recent(self.dataset, self.cache_bytes)
-        self._found_stains: dict[int, np.ndarray | None] = {}
         self._order: tuple[tuple[int, int], np.ndarray] = ((-1, -1), np.empty(0))  # of the pass that was asked for last
 
     def __len__(self) -> int:
@@ -72,23 +70,9 @@ class Crops:
         if finer > 1:
             image = resample(image, self.size, self.size)
         if self.augment:
-            if self.augment.restain and rng.random() < self.augment.restain:
-                image = self._restained(image, self._image_of(epoch, index), rng)
             image = self.augment.change_colour(image, rng)
         instances = None if whole.instances is None else one_piece_each(warp_labels(whole.instances, view.coarser(finer), border))
         return Sample(image, instances, whole.label, self.mpp, whole.source)
-
-    def _restained(self, image: np.ndarray, own: int, rng: np.random.Generator) -> np.ndarray:
-        """The cut of image number ``own``, a random part of the way to the stains of another; as it is where stains cannot be told."""
-        other, part = int(rng.integers(len(self.dataset))), rng.random()
-        stains, wanted = self._stains(own), self._stains(other)
-        return image if stains is None or wanted is None else restain(image, stains, (1 - part) * stains + part * wanted)
-
-    def _stains(self, number: int) -> np.ndarray | None:
-        if number not in self._found_stains:
-            image = self._images[number].image
-            self._found_stains[number] = stains_of(image) if image.shape[2] == 3 else None
-        return self._found_stains[number]
 
     def _image_of(self, epoch: int, index: int) -> int:
         number = len(self.dataset)
