@@ -12,8 +12,10 @@ import argparse
 import json
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from dsfcnn.models import read_config, shipped
 from dsfcnn.study.comparison import write_table
@@ -58,13 +60,20 @@ def keep(folder: Path) -> None:
         kept.write_text(json.dumps({**json.loads(test.read_text()), "cpu_hours": round(hours, 2)}, indent=1) + "\n")
 
 
+def commands(tests: dict[str, dict[str, Any]]) -> list[str]:
+    """How each row was made, rows that were made alike in one line; ``tests`` by the names of their folders, ROW-seedNUMBER."""
+    seeds = Counter(name.rpartition("-seed")[0] for name in tests)
+    made: dict[str, list[str]] = {}
+    for row, number in seeds.items():
+        command = tests[f"{row}-seed0"]["command"] + (f" --seeds {number}" if number > 1 else "")
+        made.setdefault(command, []).append(row)
+    return [command if len(made) == 1 else f"{command}  # {', '.join(rows)}" for command, rows in made.items()]
+
+
 def study(folder: Path) -> str:
     """The section of a study that was kept."""
-    tests = [json.loads(path.read_text()) for path in sorted(folder.glob("runs/*/test.json"))]
-    commands: dict[str, list[str]] = {}
-    for test in tests:
-        commands.setdefault(test["command"], []).append(test["settings"]["model"])
-    ways = [command if len(commands) == 1 else f"{command}  # {', '.join(models)}" for command, models in commands.items()]
+    by_name = {path.parent.name: json.loads(path.read_text()) for path in sorted(folder.glob("runs/*/test.json"))}
+    tests = list(by_name.values())
     name = tests[0]["command"].split()[2]
     pictures = []
     with TemporaryDirectory() as made:
@@ -86,7 +95,7 @@ def study(folder: Path) -> str:
     hours = sum(test["cpu_hours"] for test in tests)
     return (
         f"## {ABOUT[name]}{'' if folder.name == name else f' ({folder.name})'}\n\n"
-        + "".join(f"    {way}\n" for way in ways)
+        + "".join(f"    {way}\n" for way in commands(by_name))
         + f"\nScores on {tests[0]['split']} ({tests[0]['images']:,} images), seen once per row; {hours:.1f} CPU hours of training. "
         f"All rows: {settings}.\n\n{table}\n" + "\n".join(pictures) + "\n"
     )
