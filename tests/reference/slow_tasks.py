@@ -145,7 +145,33 @@ def peaks(surface, height):
     return found
 
 
-def decode_nuclei_by_peaks(nucleus, marker, certainty, height, smallest):
+def half_width(mask, smoothing):
+    """Distance of every pixel of the mask to the nearest one outside, that of the image included; then a sum of Gaussian weights."""
+    around = np.pad(mask, 1)
+    outside, width = np.argwhere(~around), np.zeros(around.shape)
+    for place in np.argwhere(around):
+        width[tuple(place)] = np.sqrt(((outside - place) ** 2).sum(1)).min()
+    reach = int(4 * smoothing + 0.5)
+    weights = {step: math.exp(-((step / smoothing) ** 2) / 2) for step in range(-reach, reach + 1)}
+    padded, smooth = np.pad(width, reach), np.zeros(width.shape)
+    for down, right in np.ndindex(2 * reach + 1, 2 * reach + 1):
+        part = padded[down : down + width.shape[0], right : right + width.shape[1]]
+        smooth += weights[down - reach] * weights[right - reach] / sum(weights.values()) ** 2 * part
+    return (smooth * around)[1:-1, 1:-1]
+
+
+def part_at_necks(marker, part, ratio, lobe, smoothing):
+    """1, 2, ... for the parts of a part (a mask)."""
+    width = half_width(part & (marker > 0.5), smoothing)
+    found = peaks(np.log(np.maximum(width, 1e-3)), -math.log(ratio))
+    seeds = np.zeros(part.shape, np.int32)
+    for number in range(1, found.max() + 1):
+        if width[found == number].max() >= lobe:
+            seeds[found == number] = seeds.max() + 1
+    return watershed(-(width + marker), seeds, mask=part) if seeds.max() > 1 else part.astype(np.int32)
+
+
+def decode_nuclei_by_peaks(nucleus, marker, certainty, height, smallest, necks=None):
     regions = large(ndimage.label(nucleus > 0.5)[0], smallest)
     objects = np.zeros(nucleus.shape, np.int32)
     for number in np.unique(regions[regions != 0]):
@@ -153,8 +179,10 @@ def decode_nuclei_by_peaks(nucleus, marker, certainty, height, smallest):
         markers = peaks(np.where(region, marker, -1), height)
         parts = watershed(-marker, markers, mask=region)
         for part in range(1, parts.max() + 1):
-            if nucleus[parts == part].max() > certainty:
-                objects[parts == part] = objects.max() + 1
+            within = (parts == part).astype(np.int32) if necks is None else part_at_necks(marker, parts == part, *necks)
+            for own in (within == one for one in range(1, within.max() + 1)):
+                if nucleus[own].max() > certainty and own.sum() >= smallest:
+                    objects[own] = objects.max() + 1
     return objects
 
 

@@ -1,5 +1,7 @@
 """The tasks compute what their definitions say: against slow loops, scikit-learn, scipy, torchmetrics and cases worked by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import slow_tasks as slow
@@ -196,6 +198,27 @@ def test_nuclei_by_peaks_are_those_of_the_definition(seed, blur, height, certain
     got = decode_nuclei(1 - background, marker, contour, 0.25, chosen)
     want = slow.decode_nuclei_by_peaks(1 - background, marker, certainty, height, smallest=4)
     assert same_objects(got, want)
+
+
+NECKS = NucleiSettings(smallest_region=0.25, certainty=0.6, marker_height=0.6, neck=0.9, smallest_lobe=0.5)  # lobes of 2 pixels
+
+
+@settings(checks, max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([3, 4]))
+def test_nuclei_parted_at_necks_are_those_of_the_definition(seed, blur):
+    marker, contour, background = smooth_probabilities(seed, shape=(30, 28), blur=blur)
+    got = decode_nuclei(1 - background, marker, contour, 0.25, NECKS)
+    assert same_objects(got, slow.decode_nuclei_by_peaks(1 - background, marker, 0.6, 0.6, smallest=4, necks=(0.9, 2.0, 2.0)))
+
+
+def test_the_random_nuclei_have_necks():
+    """The test above is about objects that necks part: there are such objects."""
+    parted = 0
+    for seed in range(40):
+        marker, contour, background = smooth_probabilities(seed, shape=(30, 28), blur=3)
+        counts = [decode_nuclei(1 - background, marker, contour, 0.25, chosen).max() for chosen in (NECKS, replace(NECKS, neck=0.0))]
+        parted += counts[0] > counts[1]
+    assert parted > 5
 
 
 def test_the_random_nuclei_touch():

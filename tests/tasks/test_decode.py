@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from scipy import ndimage
 
 from dsfcnn import metrics, tasks
-from dsfcnn.errors import DataError
+from dsfcnn.errors import DataError, UsageError
 from dsfcnn.tasks import NucleiSettings
 
 PEAKS = NucleiSettings(certainty=0.8, marker_height=0.2)
+NECKS = NucleiSettings(certainty=0.8, marker_height=0.2, neck=0.9, smallest_lobe=0.5)
 laws = settings(max_examples=60, deadline=None, derandomize=True)
 
 
@@ -100,6 +101,45 @@ def test_by_peaks_a_region_needs_no_marker():
     assert len(np.unique(merged)) == 3  # too high a demand joins the two that touch
 
 
+def pair(apart, radii=(12, 12)):
+    """Two discs that overlap, as one object whose marker is as sure in the middle as anywhere."""
+    y, x = np.indices((60, 100))
+    nucleus = np.minimum(np.hypot(y - 30, x - 35) - radii[0], np.hypot(y - 30, x - 35 - apart) - radii[1]) <= 0
+    return perfect(tasks.get("nuclei"), nucleus.astype(np.int32))
+
+
+def test_a_neck_parts_two_nuclei_that_no_dip_of_the_marker_parts():
+    task, necks = tasks.get("nuclei"), NucleiSettings(marker_height=0.2, neck=0.8)
+    expect_ids(task.decode(pair(20), settings=PEAKS), 1)
+    found = task.decode(pair(20), settings=necks)
+    expect_ids(found, 2)
+    assert (found[30, 30], found[30, 60]) in ((1, 2), (2, 1))
+    assert found[30, 44] == found[30, 35]  # the border lies in the neck, at 45
+    assert found[30, 46] == found[30, 55]
+
+
+def test_what_is_no_neck_parts_nothing():
+    task, necks = tasks.get("nuclei"), NucleiSettings(marker_height=0.2, neck=0.8)
+    expect_ids(task.decode(pair(9), settings=necks), 1)  # an ellipse, nearly
+    expect_ids(task.decode(pair(16, (12, 6)), settings=necks), 1)  # the second's marker is 3 pixels around its middle: narrower than a lobe
+
+
+def test_a_neck_is_a_part(refused):
+    for neck in (1.0, -0.1, float("nan")):
+        with refused(UsageError, "below 1"):
+            NucleiSettings(neck=neck)
+
+
+def test_parts_too_small_vanish_as_regions_do():
+    task = tasks.get("nuclei")
+    large, small = discs((60, 100), [(30, 40)], 12), discs((60, 100), [(30, 57)], 5)  # they touch; the second has 5 um^2
+    probabilities = perfect(task, np.where(small > 0, 2, large))
+    for smallest, count in ((4.0, 2), (6.0, 1)):
+        found = task.decode(probabilities, settings=NucleiSettings(marker_height=0.2, smallest_region=smallest))
+        expect_ids(found, count)
+        assert bool(found[30, 57]) == (count == 2)
+
+
 def test_an_unsure_nucleus_vanishes_beside_a_sure_one_that_it_touches():
     task = tasks.get("nuclei")
     truth = discs((60, 100), [(30, 40), (30, 60)], 12)
@@ -144,10 +184,10 @@ def test_empty_and_full_maps(name):
 
 
 @laws
-@given(st.sampled_from(["nuclei", "nuclei by peaks", "glands"]), st.integers(0, 2**32 - 1), st.integers(1, 3))
+@given(st.sampled_from(["nuclei", "nuclei by peaks", "nuclei by necks", "glands"]), st.integers(0, 2**32 - 1), st.integers(1, 3))
 def test_turned_probabilities_give_turned_objects(name, seed, turns):
     task = tasks.get(name.split()[0])
-    chosen = {"glands": tasks.GlandSettings(smallest_gland=8.0), "nuclei by peaks": PEAKS}.get(name)
+    chosen = {"glands": tasks.GlandSettings(smallest_gland=8.0), "nuclei by peaks": PEAKS, "nuclei by necks": NECKS}.get(name)
     maps = random_probabilities(task, seed)
     turned = {head: np.rot90(array, turns, axes=(1, 2)) for head, array in maps.items()}
     straight = task.decode(maps, settings=chosen)

@@ -9,14 +9,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import ndimage
 from skimage.measure import label
 from skimage.morphology import reconstruction
 from skimage.segmentation import watershed
 
+from dsfcnn.errors import UsageError
 from dsfcnn.tasks.diamonds import diamond_radius, dilate
 from dsfcnn.tasks.runs import Runs, connect, fill_holes, find_runs, grow, intersect, paint
 
 _Numbers = NDArray[np.int64]
+NECK_SMOOTHING = 0.5  # um: teeth of an edge make no neck; chosen with smallest_lobe
 _NEAREST = np.array([[0, 1, 0], [1, 1, 1], [0, 1, 0]])  # a pixel and its four neighbours
 
 
@@ -31,10 +34,16 @@ class NucleiSettings:
     object_threshold: float = 0.5  # a pixel is nucleus when P(nucleus) is more
     certainty: float = 0.0  # a nucleus counts when P(nucleus) is more somewhere in it; not in the paper
     marker_height: float = 0.0  # two peaks of P(marker) are two nuclei when it falls by this much between them; 0: the authors' markers
+    neck: float = 0.0  # with a marker_height: a marker that narrows to less than this part of its lobes is two; 0: width is not looked at
+    smallest_lobe: float = 1.25  # um; half the width of the narrowest lobe that is a marker of its own
     contour_threshold: float = 0.4  # a pixel is contour, and no marker, when P(contour) is this or more
     marker_threshold: float = 0.75  # a nucleus pixel is marker when P(marker) is more
-    smallest_region: float = 0.625  # um^2 (10 px); smaller connected regions of nucleus pixels are dropped
+    smallest_region: float = 0.625  # um^2 (10 px); smaller connected regions of nucleus pixels, and smaller parts of them, are dropped
     smallest_marker: float = 0.625  # um^2 (10 px); smaller markers are dropped
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.neck < 1:
+            raise UsageError(f"neck = {self.neck}; use a part of a lobe's width, below 1, or 0 for none")
 
 
 @dataclass(frozen=True)
@@ -64,13 +73,15 @@ def decode_nuclei(
         sure = _highest(nucleus, regions, region)[region] > settings.certainty
         regions, region = regions[sure], region[sure]
     if settings.marker_height:
-        alone, flooded, count = _parted_by_peaks(marker, regions, region, settings.marker_height)
+        necks = Necks(settings.neck, settings.smallest_lobe / mpp, NECK_SMOOTHING / mpp) if settings.neck else None
+        alone, flooded, count = _parted_by_peaks(marker, regions, region, settings.marker_height, necks)
     else:
         likely = find_runs(shape, lambda rows: (marker[rows] > settings.marker_threshold) & (contour[rows] < settings.contour_threshold))
         alone, flooded, count = _parted_by_markers(marker, regions, region, likely, settings.smallest_marker / pixel)
     single = alone[region] >= 0
     area = regions[single].area(alone[region[single]], count)
     area += np.bincount(np.concatenate([np.empty(0, np.int64), *(found for _, found in flooded)]), minlength=count)
+    area[area < settings.smallest_region / pixel] = 0
     if settings.certainty:
         highest = np.zeros(count, nucleus.dtype)
         for place, found in flooded:
@@ -87,14 +98,19 @@ def decode_nuclei(
 _Flooded = tuple[tuple[_Numbers, _Numbers], _Numbers]  # pixels (rows, columns) of a region, and the number of the object of each
 
 
-def _parted_by_peaks(marker: NDArray[Any], regions: Runs, region: _Numbers, height: float) -> tuple[_Numbers, list[_Flooded], int]:
+def _parted_by_peaks(
+    marker: NDArray[Any], regions: Runs, region: _Numbers, height: float, necks: "Necks | None"
+) -> tuple[_Numbers, list[_Flooded], int]:
     """Objects by peaks: of each region that is one object its number, else -1; the parts of other regions; the number of all objects."""
     alone, flooded, count = np.full(region.max(initial=-1) + 1, -1), [], 0
     for own in _groups(region):
         box = _Box(regions[own], marker)
         seeds, found = peaks(box.surface, height)
+        parts = box.flood(seeds) if found > 1 else np.zeros(len(box.place[0]), np.int64)
+        if necks is not None:
+            parts, found = necks.part(box, parts, found)
         if found > 1:
-            flooded.append((box.place, box.flood(seeds) + count))
+            flooded.append((box.place, parts + count))
         else:
             alone[region[own[0]]] = count
         count += found
@@ -115,6 +131,55 @@ def peaks(surface: NDArray[Any], height: float) -> tuple[NDArray[np.int32], int]
     number = np.zeros(above.max() + 1, np.int32)
     number[tops] = np.arange(1, len(tops) + 1)
     return number[above], len(tops)
+
+
+@dataclass(frozen=True)
+class Necks:
+    r"""Parts objects where their markers narrow; not in the paper.
+
+    Where two nuclei touch, P(marker) may stay high between them, and still the marker has a neck there. Its half width :math:`D` is the
+    distance to its edge, smoothed; a marker is P(marker) > 0.5 within an object. Two lobes are two markers when :math:`D` falls to
+    less than ``ratio`` of the narrower one's on every way between them.
+    """
+
+    ratio: float
+    lobe: float  # pixels; half width of the narrowest lobe that counts
+    smoothing: float  # pixels
+
+    def part(self, box: "_Box", parts: _Numbers, count: int) -> tuple[_Numbers, int]:
+        """A region's parts, as a number of each of its pixels, parted further; and how many there are then."""
+        marker = box.surface > 0.5
+        if not self._has_room(marker):
+            return parts, count
+        numbers = np.zeros(marker.shape, np.int64)
+        numbers[box.inside(box.place)] = parts + 1
+        for number, around in enumerate(ndimage.find_objects(numbers), start=1):
+            own = numbers[around] == number
+            if not self._has_room(own & marker[around]):
+                continue
+            width = self.half_width(own & marker[around])
+            seeds, found = self.lobes(width)
+            if found > 1:  # P(marker) decides where there is no width: in the rim around the marker
+                flooded = watershed(-(width + box.surface[around]), markers=seeds, mask=own)
+                numbers[around][flooded > 1] = flooded[flooded > 1] - 1 + count
+                count += found - 1
+        return numbers[box.inside(box.place)] - 1, count
+
+    def _has_room(self, marker: NDArray[np.bool_]) -> bool:
+        """For one lobe and a bit of another: most markers have not, and are spared the rest."""
+        return bool(np.count_nonzero(marker) > np.pi * self.lobe**2)
+
+    def half_width(self, marker: NDArray[np.bool_]) -> NDArray[Any]:
+        distance = ndimage.distance_transform_edt(np.pad(marker, 1))[1:-1, 1:-1]
+        return ndimage.gaussian_filter(distance, self.smoothing, mode="constant") * marker
+
+    def lobes(self, width: NDArray[Any]) -> tuple[NDArray[np.int32], int]:
+        """Ids 1, 2, ... of the lobes, in their widest places, and how many there are."""
+        seeds, found = peaks(np.log(np.maximum(width, 1e-3)), -np.log(self.ratio))
+        wide = np.flatnonzero(ndimage.maximum(width, seeds, np.arange(1, found + 1)) >= self.lobe) + 1
+        number = np.zeros(found + 1, np.int32)
+        number[wide] = np.arange(1, len(wide) + 1)
+        return number[seeds], len(wide)
 
 
 def _parted_by_markers(

@@ -49,7 +49,7 @@ class Run:
         if self.select not in metrics_of(self.task):
             raise UsageError(f"select: no metric {self.select!r}; use one of {', '.join(metrics_of(self.task))}")
         self.stopped_by: int | None = None
-        self.began = time.time()
+        self.began, self.began_cpu = time.time(), _cpu_seconds()
         self.processes = Processes()
         self.tell = tell if self.processes.first else _silent
 
@@ -192,7 +192,6 @@ class Run:
         """run.json: the one file that may hold times."""
         path = self.folder / "run.json"
         before = json.loads(path.read_text()) if path.exists() else {}
-        usage = os.times()
         record = {
             "dsfcnn": __version__,
             "torch": torch.__version__,
@@ -205,7 +204,7 @@ class Run:
             "threads": torch.get_num_threads(),
             "steps": state.step,
             "hours": before.get("hours", 0) + (time.time() - self.began) / 3600,
-            "cpu_hours": before.get("cpu_hours", 0) + (usage.user + usage.system + usage.children_user + usage.children_system) / 3600,
+            "cpu_hours": before.get("cpu_hours", 0) + (_cpu_seconds() - self.began_cpu) / 3600,
         }
         self._write("run.json", json.dumps(record, indent=2).encode() + b"\n")
 
@@ -231,6 +230,12 @@ class Run:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _cpu_seconds() -> float:
+    """Of this process and of its workers that have ended."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
 
 
 def _size(path: Path) -> int:
