@@ -15,7 +15,9 @@ import yaml
 from PIL import Image
 
 from dsfcnn.models import load_model
+from dsfcnn.training.config import read_config
 from dsfcnn.training.report import write_events
+from dsfcnn.training.run import Run
 from training.conftest import contents
 from training.launch import disk_full_at_fsync, killed_at_fsync, nan_at_step, signal_at_step, worker_killed_at_batch
 
@@ -227,6 +229,13 @@ def test_a_file_of_another_size_is_other_data(train, patches, tumour, tmp_path):
 def test_the_record_names_the_best_weights(whole):
     record = json.loads((whole / "run.json").read_text())
     assert record["best_sha256"] == hashlib.sha256((whole / "best" / "model.safetensors").read_bytes()).hexdigest()
+
+
+def test_a_run_is_not_charged_for_what_its_process_did_before(tumour, tmp_path, monkeypatch):
+    used = iter((5 * 3600.0, 7 * 3600.0))
+    monkeypatch.setattr("dsfcnn.training.run._cpu_seconds", lambda: next(used))
+    Run(read_config(tumour, ["steps=1", "workers=0"]), tmp_path / "run", tell=print).train(False, lambda state, loss: None)
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["cpu_hours"] == 2
 
 
 @pytest.mark.parametrize("workers", [0, 1])
