@@ -166,7 +166,7 @@ class Necks:
         return numbers[box.inside(box.place)] - 1, count
 
     def _has_room(self, marker: NDArray[np.bool_]) -> bool:
-        """For one lobe and a bit of another: most markers have not, and are spared the rest."""
+        """For one lobe and a bit of another: small markers have not, and are spared the rest."""
         return bool(np.count_nonzero(marker) > np.pi * self.lobe**2)
 
     def half_width(self, marker: NDArray[np.bool_]) -> NDArray[Any]:
