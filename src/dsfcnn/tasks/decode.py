@@ -155,9 +155,10 @@ class Necks:
         numbers[box.inside(box.place)] = parts + 1
         for number, around in enumerate(ndimage.find_objects(numbers), start=1):
             own = numbers[around] == number
-            if not self._has_room(own & marker[around]):
+            core = own & marker[around]
+            if not self._has_room(core):
                 continue
-            width = self.half_width(own & marker[around])
+            width = self.half_width(core)
             seeds, found = self.lobes(width)
             if found > 1:  # P(marker) decides where there is no width: in the rim around the marker
                 flooded = watershed(-(width + box.surface[around]), markers=seeds, mask=own)
