@@ -88,15 +88,15 @@ def test_every_block_says_what_it_is(page):
 
 
 def command_lines(text):
-    """Every use of the program: in blocks, indented or fenced, and in the text between backticks."""
+    """Every use of the program, and whether it is whole, as in blocks, indented or fenced; between backticks in the text it need not be."""
     text = text.replace("\\\n", " ")
     for found in re.finditer(r"^(?: {4})?(dsfcnn .*)$|`(dsfcnn [^`]*)`", text, re.MULTILINE):
-        yield shlex.split(re.sub(r"[][]", " ", found[1] or found[2]), comments=True)[1:]
+        yield shlex.split(re.sub(r"[][]", " ", found[1] or found[2]), comments=True)[1:], bool(found[1])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_and_options_exist(page):
-    for line in command_lines(page.read_text()):
+    for line, is_whole in command_lines(page.read_text()):
         command, words = get_command(app), iter(line)
         while hasattr(command, "commands"):
             word = next((word for word in words if not word.startswith("--")), None)
@@ -107,6 +107,8 @@ def test_commands_and_options_exist(page):
         options = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
         rest = list(words)
         assert {word for word in rest if word.startswith("--")} <= options | {"--help", "--debug"}, line
+        needed = [set(option.opts) for option in command.params if option.required and option.param_type_name == "option"]
+        assert not is_whole or "--help" in rest or all(names & set(rest) for names in needed), line
         if line[:1] == ["train"] and rest and (ROOT / rest[0]).is_file():
             read_config(ROOT / rest[0], [word for word in rest[1:] if "=" in word and not word.startswith("--")])
 

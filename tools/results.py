@@ -11,6 +11,7 @@ same kind.
 import argparse
 import json
 import re
+import shlex
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -31,7 +32,7 @@ ABOUT = {
     "pcam": "Tumour patches, a subset of PatchCamelyon with a split of its own: the paper's figures mean nothing beside these.",
     "efficiency": "Fewer images, rotated MNIST, regenerated: what the paper claims and does not measure.",
     "glands": "Glands, GlaS. The paper has none of it; it stands in for CRAG.",
-    "paper-nuclei": "The paper's network for nuclei, at full width and 40x, for a stated number of steps, with Kumar's images as they are.",
+    "paper-nuclei": "The paper's network for nuclei, at full width and 40x, for a stated number of steps.",
 }
 PICTURES = {
     "orientations": "test score against orientations",
@@ -63,11 +64,16 @@ def keep(folder: Path) -> None:
 def commands(tests: dict[str, dict[str, Any]]) -> list[str]:
     """How each row was made, rows that were made alike in one line; ``tests`` by the names of their folders, ROW-seedNUMBER."""
     seeds = Counter(name.rpartition("-seed")[0] for name in tests)
-    made: dict[str, list[str]] = {}
+    made: dict[tuple[tuple[str, ...], int, tuple[str, ...]], list[str]] = {}
     for row, number in seeds.items():
-        command = tests[f"{row}-seed0"]["command"] + (f" --seeds {number}" if number > 1 else "")
-        made.setdefault(command, []).append(row)
-    return [command if len(made) == 1 else f"{command}  # {', '.join(rows)}" for command, rows in made.items()]
+        words = shlex.split(tests[f"{row}-seed0"]["command"])
+        place = words.index("--row")
+        made.setdefault((tuple(words[:place]), number, tuple(words[place + 2 :])), []).append(words[place + 1])
+    ways = []
+    for (before, number, after), labels in made.items():
+        chosen = [word for label in labels for word in ("--row", label)] if len(labels) < len(STUDIES[before[2]].rows) else []
+        ways.append(shlex.join([*before, *chosen, *(["--seeds", str(number)] if number > 1 else []), *after]))
+    return ways
 
 
 def study(folder: Path) -> str:
@@ -78,7 +84,7 @@ def study(folder: Path) -> str:
     pictures = []
     with TemporaryDirectory() as made:
         shutil.copytree(folder / "runs", Path(made, "runs"))
-        write_table(STUDIES[name], list(STUDIES[name].rows), Path(made))
+        write_table(STUDIES[name], Path(made))
         table = Path(made, "table.md").read_text()
         for file, text in PICTURES.items():
             if Path(made, f"{file}.png").exists():
@@ -105,7 +111,7 @@ def training(folder: Path) -> str:
     """The section of a training that was kept."""
     text = (folder / "card.txt").read_text()
     title, resolution, price = text[2:].partition("\n")[0], text.split("\n\n")[1], text.rstrip().rpartition("\n")[2]
-    validation = re.search(r"## Validation (.*?)\n\n(\|.*?)\n\n", text, re.DOTALL)
+    validation = re.search(r"## Validation (.*?)\n\n(\|.*?\n\n.*?)\n\n", text, re.DOTALL)
     command = re.search(r"^    dsfcnn train .*$", text, re.MULTILINE)
     assert validation is not None
     assert command is not None

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -26,6 +27,7 @@ TINY = {
     "workers": 0,
 }
 ROWS = ["CNN", "steerable C8"]
+DRAWN = Path("somewhere/digits")  # not read: the data are drawn
 
 
 @pytest.fixture(scope="module")
@@ -41,11 +43,11 @@ def finished(tmp_path_factory):
             scored.append((done, total))
 
     with pytest.raises(Interrupted, match="give the same command again"):
-        run_study(STUDIES["rotmnist"], None, out, changes=TINY, rows=ROWS, tell=said.append, progress=interrupt)
+        run_study(STUDIES["rotmnist"], DRAWN, out, changes=TINY, rows=ROWS, tell=said.append, progress=interrupt)
     before = (out / "runs" / "cnn-digits-seed0" / "best" / "model.safetensors").stat().st_mtime_ns
     first_table = (out / "table.md").read_text()
     assert scored == [(number, len(scored)) for number in range(1, len(scored) + 1)] != []
-    run_study(STUDIES["rotmnist"], None, out, changes=TINY, rows=ROWS, tell=said.append)
+    run_study(STUDIES["rotmnist"], DRAWN, out, changes=TINY, rows=ROWS, tell=said.append)
     return out, said, before, first_table
 
 
@@ -68,17 +70,31 @@ def test_the_table_has_what_was_measured_and_what_the_paper_says(finished):
     assert {path.name for path in out.iterdir()} >= {"table.md", "table.csv", "orientations.png", "convergence.png", "runs"}
 
 
+def test_rows_left_away_stay_in_the_table(finished):
+    out = finished[0]
+    table = (out / "table.md").read_bytes()
+    run_study(STUDIES["rotmnist"], DRAWN, out, changes=TINY, rows=["steerable C8"])
+    assert (out / "table.md").read_bytes() == table
+
+
+@pytest.mark.parametrize(("budget", "changes", "named"), [("small", {"width": 0.2}, "width: is 0.2 but cnn"), ("paper", {}, "optimiser")])
+def test_a_row_that_was_finished_with_other_settings_is_not_taken_for_this_one(finished, budget, changes, named):
+    with pytest.raises(UsageError, match=named):
+        run_study(STUDIES["rotmnist"], DRAWN, finished[0], budget, changes={**TINY, **changes}, rows=ROWS)
+
+
 def test_records_alone_make_the_table(finished, tmp_path):
     """As those of rows that were trained on different days, or machines."""
     out = finished[0]
     for row in ("cnn-digits", "steerable-digits-C8"):
         (tmp_path / "runs" / f"{row}-seed0").mkdir(parents=True)
         shutil.copy(out / "runs" / f"{row}-seed0" / "test.json", tmp_path / "runs" / f"{row}-seed0")
-    write_table(STUDIES["rotmnist"], list(STUDIES["rotmnist"].rows), tmp_path)
+    write_table(STUDIES["rotmnist"], tmp_path)
     for name in ("table.md", "table.csv", "orientations.png", "convergence.png"):
         assert (tmp_path / name).read_bytes() == (out / name).read_bytes()
     test = json.loads((tmp_path / "runs" / "cnn-digits-seed0" / "test.json").read_text())
-    assert test["command"].startswith("dsfcnn study rotmnist --budget small format=synthetic-digits data=null width=0.1")
+    command = f"dsfcnn study rotmnist --data digits --out {out.name} --budget small --row CNN format=synthetic-digits data=null width=0.1"
+    assert test["command"].startswith(command)
     assert test["settings"]["steps"] == 2
     assert not {"data", "cache"} & set(test["settings"]), "no paths of a machine"
     assert test["curve"]["steps"] == [1, 2]
@@ -87,7 +103,7 @@ def test_records_alone_make_the_table(finished, tmp_path):
 def test_rows_of_tumour_stand_beside_the_first_on_the_same_images(tmp_path):
     """Untrained rows differ by chance; the interval of a row's lead holds it, and the first row has none."""
     changes = {**TINY, "format": "synthetic-tumour", "crop": 32, "steps": 1}
-    run_study(STUDIES["pcam"], None, tmp_path, changes=changes, rows=["CNN", "steerable C8"], tell=lambda line: None)
+    run_study(STUDIES["pcam"], DRAWN, tmp_path, changes=changes, rows=["CNN", "steerable C8"], tell=lambda line: None)
     tests = [json.loads((tmp_path / "runs" / f"{name}-seed0" / "test.json").read_text()) for name in ("cnn-tumour", "steerable-tumour-C8")]
     assert tests[0]["label"] == tests[1]["label"]
     assert len(tests[0]["label"]) > tests[0]["images"], "validation and test together"
@@ -103,7 +119,7 @@ def test_rows_of_tumour_stand_beside_the_first_on_the_same_images(tmp_path):
 def test_rows_of_fewer_images_are_trained_on_so_many(tmp_path):
     changes = {key: value for key, value in TINY.items() if key != "images"}
     rows = [f"{network}, {images} images" for network in ("CNN", "steerable C8") for images in ("500", "2,000")]
-    run_study(STUDIES["efficiency"], None, tmp_path, changes=changes, rows=rows, tell=lambda line: None)
+    run_study(STUDIES["efficiency"], DRAWN, tmp_path, changes=changes, rows=rows, tell=lambda line: None)
     assert re.findall(r"\| ([^|]* images) \|", (tmp_path / "table.md").read_text()) == rows
     for images in (500, 2000):
         settings = yaml.safe_load((tmp_path / "runs" / f"cnn-digits-{images}images-seed0" / "config.yaml").read_text())
@@ -115,7 +131,7 @@ def test_rows_of_fewer_images_are_trained_on_so_many(tmp_path):
 
 def test_an_unknown_row_is_refused(tmp_path):
     with pytest.raises(UsageError, match="steerable C8"):
-        run_study(STUDIES["rotmnist"], None, tmp_path, rows=["steerable C9"])
+        run_study(STUDIES["rotmnist"], DRAWN, tmp_path, rows=["steerable C9"])
 
 
 @pytest.mark.parametrize("name", STUDIES)

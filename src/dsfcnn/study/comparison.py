@@ -74,18 +74,39 @@ def run_study(
     for seed in range(seeds):
         for row in chosen:
             folder = out / "runs" / f"{row.folder}-seed{seed}"
-            if not (folder / "test.json").exists():
+            config = configuration(study, row, budget, seed, data, out / "cache", changes or {})
+            if (folder / "test.json").exists():
+                _expect_same_settings(folder, config)
+            else:
                 tell(f"{row.label}, seed {seed}")
-                config = configuration(study, row, budget, seed, data, out / "cache", changes or {})
-                run = Run(config, folder, tell, _command(study, budget, changes or {}))
+                run = Run(config, folder, tell, _command(study, row, data, out, budget, seed, changes or {}))
                 _train(run, row.label, progress)
                 _test(study, run, partial(progress, f"{row.label}, scored"))
-            write_table(study, chosen, out)
+            write_table(study, out)
 
 
-def _command(study: Study, budget: str, changes: dict[str, Any]) -> str:
-    words = [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in changes.items()]
-    return " ".join([f"dsfcnn study {study.name} --budget {budget}", *map(shlex.quote, words)])
+def _command(study: Study, row: Row, data: Path, out: Path, budget: Budget, seed: int, changes: dict[str, Any]) -> str:
+    """What trains this row; of folders the names only, for a card does not tell where on somebody's machine they were."""
+    words = ["dsfcnn", "study", study.name, "--data", data.name, "--out", out.name, "--budget", budget, "--row", row.label]
+    words += ["--seeds", str(seed + 1)] if seed else []
+    words += [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in changes.items()]
+    return shlex.join(words)
+
+
+def _settings(config: TrainConfig) -> dict[str, Any]:
+    """Those that have an effect on the result, as they are stored."""
+    stored: dict[str, Any] = json.loads(config.model_dump_json(exclude={"data", "cache", "workers"}))
+    return stored
+
+
+def _expect_same_settings(folder: Path, config: TrainConfig) -> None:
+    """A finished row counts for the settings that it was trained with; one that a later version has added does not end older studies."""
+    now = _settings(config)
+    for key, value in json.loads((folder / "test.json").read_text())["settings"].items():
+        if now.get(key) != value:
+            raise UsageError(
+                f"{key}: is {now.get(key)!r} but {folder.name} was trained with {value!r}; change it back, or give another --out"
+            )
 
 
 def _train(run: Run, label: str, progress: Callable[[str, int, int], None]) -> None:
@@ -108,7 +129,7 @@ def _test(study: Study, run: Run, progress: Callable[[int, int], None]) -> None:
         scores["error"] = 100 * (1 - scores["accuracy"])
     test = {
         "command": run.command,
-        "settings": config.model_dump(exclude={"data", "cache", "workers"}),
+        "settings": _settings(config),
         "parameters": count_parameters(load_model(folder / "best"))["paper"],
         "curve": _curve(study, folder),
         "split": study.test_split,
@@ -146,10 +167,11 @@ class Line:
     ahead: Estimate | None  # AUC minus the first row's, on the same images of the validation and test splits; of the first seed
 
 
-def lines(study: Study, rows: list[Row], out: Path) -> list[Line]:
+def lines(study: Study, out: Path) -> list[Line]:
+    """The rows of which a seed is finished."""
     found: list[Line] = []
     first = None
-    for row in rows:
+    for row in study.rows:
         tests = [json.loads(path.read_text()) for path in sorted((out / "runs").glob(f"{row.folder}-seed*/test.json"))]
         if not tests:
             continue
@@ -160,9 +182,9 @@ def lines(study: Study, rows: list[Row], out: Path) -> list[Line]:
     return found
 
 
-def write_table(study: Study, rows: list[Row], out: Path) -> None:
+def write_table(study: Study, out: Path) -> None:
     """table.md, table.csv and plots of what is finished, made of the files ``runs/*/test.json``."""
-    found = lines(study, rows, out)
+    found = lines(study, out)
     if not found:
         return
     header = ["network", "parameters (paper's count)", "seeds", *study.metrics]
