@@ -62,6 +62,12 @@ def test_filters_draws_pictures_and_does_not_overwrite(tmp_path):
     assert "--overwrite" in again.stderr
 
 
+def test_filters_draws_those_of_a_shipped_model(tmp_path):
+    done = dsfcnn("filters", "--model", "tumour", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "hidden-layer-C8.png").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

@@ -70,14 +70,18 @@ def test_the_best_model_is_a_model_folder_with_a_card(whole):
         assert word in card
 
 
-def test_a_final_fit_validates_nothing_and_keeps_the_last_weights(train, tumour, tmp_path):
-    done = train(tumour, tmp_path / "run", "final_fit=true")
+def test_a_final_fit_validates_nothing_and_keeps_the_last_weights(train, tumour, tmp_path, monkeypatch):
+    monkeypatch.chdir(tumour.parents[1])
+    config = tumour.relative_to(tumour.parents[1])
+    done = train(config, tmp_path / "run", "final_fit=true", f"cache={tmp_path}/kept")
     assert done.code == 0, done.said
     assert [set(row) for row in csv.DictReader((tmp_path / "run" / "metrics.csv").open())] == 2 * [{"step", "loss", "learning_rate"}]
     assert not (tmp_path / "run" / "examples.png").exists()
     card = (tmp_path / "run" / "best" / "README.md").read_text()
     assert "split train and valid" in card
     assert "None: a final fit of 6 steps" in card
+    assert f"dsfcnn train {config} final_fit=true cache=kept" in card, "as it can be typed there again"
+    assert str(tmp_path) not in card
     with safetensors.safe_open(tmp_path / "run" / "checkpoints" / "step-00000006.safetensors", "np") as last:
         averaged = {name.removeprefix("averaged/"): last.get_tensor(name) for name in set(last.keys()) if name.startswith("averaged/")}
     with safetensors.safe_open(tmp_path / "run" / "best" / "model.safetensors", "np") as best:

@@ -8,7 +8,7 @@ import typer
 
 def filters(
     out: Annotated[Path, typer.Option(help="Folder for the pictures.")],
-    model: Annotated[Path | None, typer.Option(readable=False, help="Model folder whose filters to draw; without it, random ones.")] = None,
+    model: Annotated[str | None, typer.Option(help="A shipped model's name, or a model folder; without it, random filters.")] = None,
     kernel_size: Annotated[int, typer.Option(help="Size of random filters, odd.")] = 7,
     group: Annotated[str, typer.Option(help="Of random filters: C4, C8, D4, ...")] = "C8",
     seed: Annotated[int, typer.Option(help="Of random filters.")] = 0,
@@ -19,14 +19,14 @@ def filters(
 
     from dsfcnn.files import atomic_write, claim_outputs
     from dsfcnn.layers import GConv2d, LiftConv2d
-    from dsfcnn.models import load_model
+    from dsfcnn.models import find_model, load_model
     from dsfcnn.study.figures import draw_basis, draw_hidden_filter, draw_lifting_filters, first_layers
 
     if model is None:
         torch.manual_seed(seed)
         lift, hidden = LiftConv2d(1, 4, kernel_size, group=group), GConv2d(1, 1, kernel_size, group=group)
     else:
-        lift, hidden = first_layers(load_model(model))
+        lift, hidden = first_layers(load_model(find_model(model)))
     size = lift.kernel_size
     figures = {
         f"basis-{size}x{size}.png": lambda: draw_basis(size),

@@ -40,7 +40,8 @@ def train(
     def tell(line: str) -> None:
         console.print(line, highlight=False, soft_wrap=True, markup=False)
 
-    command = " ".join(["dsfcnn train", config.name, *(shlex.quote(_without_folders(change)) for change in changes or [])])
+    place = config.name if config.is_absolute() or ".." in config.parts else str(config)
+    command = shlex.join(["dsfcnn", "train", place, *map(_without_folders, changes or [])])
     run = Run(settings, out, tell=tell, command=command)
     columns = (TextColumn("step"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.fields[speed]}"), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal or not run.processes.first) as bar:

@@ -281,7 +281,8 @@ def model_card(config: TrainConfig, task: Task, mpp: float, state: State, result
             f"## Validation ({valid}), after {state.step} steps, seed {config.seed}\n\n{results.table()}\n"
             f"The best of this run's validations; a test on other data is the fair figure.\n\n"
         )
-    settings = ", ".join(f"{key} {value}" for key, value in config.model_dump().items() if key != "data")
+    places = {key: value and Path(value).name for key, value in config.model_dump(include={"init", "split_file", "cache"}).items()}
+    settings = ", ".join(f"{key} {value}" for key, value in {**config.model_dump(exclude={"data"}), **places}.items())
     parameters = f"{count['live']:,} learned parameters ({count['paper']:,} as the paper counts)"
     return (
         f"# {config.model}{'' if config.group is None else f', {config.group}'}, for {task.name}\n\n"
