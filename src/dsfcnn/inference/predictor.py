@@ -23,7 +23,7 @@ from dsfcnn.slides.resolution import check_mpp
 from dsfcnn.slides.slide import Facts, Level
 from dsfcnn.tasks.task import Classification, Segmentation, with_settings
 
-MARGIN = 192  # network pixels, where a model does not state its own: the upper end of what was measured for dsf-nuclei
+MARGIN = 448  # network pixels, where a model does not state its own: the largest that measure_margin finds
 OVERLAPS = {"nuclei": 48.0, "glands": 64.0}  # um around a tile where objects are decoded: a clump of nuclei; half a gland
 # Network pixels of mirrored tissue around a picture, so that its edge is not the edge of what the network sees. The authors' tiling mirrors
 # 72 (a window of 256 of which 112 are kept).
