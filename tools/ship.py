@@ -32,7 +32,7 @@ def card(run: Path, evaluation: Path, known: str, note: str) -> str:
     return (
         f"{start}## Test ({found['data']}, {found['split']}); nothing was chosen by it\n\n"
         f"{(evaluation / 'table.md').read_text()}\n"
-        f"Relative change of the probabilities when the input is turned: {turned}.\n\n"
+        f"Relative change of the probabilities when the middle of the first image is turned: {turned}.\n\n"
         f"    dsfcnn evaluate --model {{name}} --data {found['data']} --split {found['split']}\n\n"
         f"## Known failures\n\n{known}\n\n![worst images of the test](worst.jpg)\n\n"
         f"## Training{training}\n\n{record['steps']:,} steps in {record['cpu_hours']:.1f} CPU hours. {note}\n\n{caution}"

@@ -3,7 +3,6 @@
 - Formulas become MathML, which browsers draw without a script.
 - A link out of docs/, such as ../src/dsfcnn/basis/rings.py#radial_profile, leads to a page of the site that shows this file. Its anchors
   are the names of what the file defines.
-- The page of model cards gets a link to the card of every model that the package ships.
 """
 
 import ast
@@ -20,7 +19,6 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = "src/dsfcnn/models/shipped"
 _OUTWARD = re.compile(r"\]\(\.\./([^)#\s]+)(#[^)]*)?\)")  # a link to a file of the project that is no page
 _INWARD = re.compile(r"(!?)\[([^]]*)\]\((?!https?://)([^)]*)\)")  # a link from such a file to another
 _PICTURES = {".png", ".jpg"}
@@ -33,7 +31,6 @@ _HIDDEN = "---\nsearch:\n  exclude: true\n---\n\n"
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """A page for every file of the project that a page links to."""
     wanted = [target for page in list(files.documentation_pages()) for target, _ in _OUTWARD.findall(page.content_string)]
-    wanted += [str(card.relative_to(ROOT)) for card in cards()]
     done: set[str] = set()
     while wanted:
         target = normpath(wanted.pop())
@@ -51,8 +48,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     if page.file.generated_by:
         return markdown
-    listed = "\n".join(f"- [{card.parent.name}](../{card.relative_to(ROOT)})" for card in cards())
-    markdown = markdown.replace("<!-- cards -->", listed or "This version ships none.")
     return _OUTWARD.sub(lambda link: f"]({_page(normpath(link[1]))}{link[2] or ''})", markdown)
 
 
@@ -65,10 +60,6 @@ def _mathml(formula: str, display: str) -> str:
     if "\\" in drawn:  # it passes on what it does not know
         raise PluginError(f"a formula that latex2mathml does not know: {formula}")
     return drawn
-
-
-def cards() -> list[Path]:
-    return sorted((ROOT / SHIPPED).glob("*/README.md"))
 
 
 def _page(target: str) -> str:
