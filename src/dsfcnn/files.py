@@ -10,11 +10,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from dsfcnn.errors import FolderInUse, OutputError, WriteError
+from dsfcnn.errors import FolderInUse, OutputError, UsageError, WriteError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _RANDOM = 8  # characters that tempfile puts at the end of a name
 _held: set[tuple[int, Path]] = set()  # by which process, and which file
+
+
+def expect_outside(out: Path, data: Path) -> None:
+    """Nothing is written into the data."""
+    if out.resolve().is_relative_to(data.resolve()):
+        raise UsageError(f"{out}: lies in the data {data}, where nothing is written; give another --out")
 
 
 def claim_outputs(folder: Path, names: list[str], overwrite: bool) -> None:

@@ -118,10 +118,10 @@ def test_large_regions_come_in_parts(folder, monkeypatch):
     monkeypatch.setattr("dsfcnn.data.annotated._PART", 256)
     annotate(folder, REGION, NUCLEUS, CUT_OFF)
     data = open_dataset(folder, "all", mpp=0.25)
-    assert [data[i].image.shape[:2] for i in range(len(data))] == [(256, 256), (256, 144), (44, 256), (44, 144)]
+    assert [data[i].image.shape[:2] for i in range(len(data))] == 4 * [(150, 200)], "no slivers"
     monkeypatch.setattr("dsfcnn.data.annotated._PART", 2048)
     (whole,) = open_dataset(folder, "all", mpp=0.25)
-    assert (np.hstack([data[0].image, data[1].image]) == whole.image[:256]).all()
+    assert (np.hstack([data[0].image, data[1].image]) == whole.image[:150]).all()
     assert sum((data[i].instances > 0).sum() for i in range(4)) == (whole.instances > 0).sum()
 
 
@@ -148,6 +148,11 @@ def test_splits_by_folder_and_by_slide(slide, tmp_path):
     write_split(tmp_path / "split.csv", split_folder(tmp_path / "flat", valid=0.25, test=0.25))
     sizes = {s: len(open_dataset(tmp_path / "flat", s, mpp=1, split_file=tmp_path / "split.csv")) for s in ("train", "valid", "test")}
     assert sizes == {"train": 4, "valid": 2, "test": 2}  # two regions in each slide
+    with pytest.raises(UsageError, match="leave the split file away"):
+        open_dataset(tmp_path / "named", "train", mpp=1, split_file=tmp_path / "split.csv")
+    write_split(tmp_path / "split.csv", {"a.tif": "train", "moved.tif": "train"})
+    with pytest.raises(DataError, match=r"names 'moved\.tif', which is not here"):
+        open_dataset(tmp_path / "flat", "train", mpp=1, split_file=tmp_path / "split.csv")
 
 
 def test_a_slide_without_resolution_is_taken_at_the_one_given(tmp_path):
@@ -180,6 +185,10 @@ def test_mistakes(folder, refused):
     annotate(folder, REGION)
     with pytest.raises(DataError, match=r"b\.geojson: annotations without a slide"):
         open_dataset(folder, "all", mpp=0.5)
+    annotate(folder, REGION, name="a.geojson.gz")
+    with pytest.raises(DataError, match=r"a\.geojson\.gz: its slide has other annotations too"):
+        open_dataset(folder, "all", mpp=0.5)
+    (folder / "a.geojson.gz").unlink()
     (folder / "b.svs").write_bytes(b"not a slide")
     with pytest.raises(DataError, match=r"b\.svs"):
         open_dataset(folder, "all", mpp=0.5)
@@ -188,7 +197,15 @@ def test_mistakes(folder, refused):
 NO_FEATURES = [b"", b"{", b"[1]", b"3", b'{"features": [{}]}', b'{"features": 3}', b"\xff\xfe", b"[" * 100_000]
 
 
-@pytest.mark.parametrize("content", [*NO_FEATURES, b'{"geometry": {"type": "Polygon", "coordinates": []}}'], ids=range(9))
+def test_what_is_no_object_is_left_out(tmp_path):
+    """As QuPath writes them: cores of a tissue array, what is to be ignored, and features whose geometry was lost."""
+    nothing = {**NUCLEUS, "geometry": None}, feature(name="Nucleus")
+    annotate(tmp_path, NUCLEUS, feature(box(0, 0, 900, 900), kind="tma_core"), feature(box(0, 0, 50, 50), name="Ignore*"), *nothing)
+    (shape,) = read_shapes(tmp_path / "a.geojson")
+    assert shape.class_name == "Nucleus"
+
+
+@pytest.mark.parametrize("content", NO_FEATURES, ids=range(8))
 def test_damaged_annotations(content, tmp_path, refused):
     (tmp_path / "a.geojson").write_bytes(content)
     with refused(DataError, "export"):

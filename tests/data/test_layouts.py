@@ -439,11 +439,40 @@ def test_a_split_by_seed_is_written_down(tmp_path):
         open_dataset(data, chosen['a/3,"x.png'], mpp=1.0, split_file=table)
 
 
-@pytest.mark.parametrize("text", ["", "a,b\n", "name,split\na,dev\n", "name,split\na\n", "name,split\na,train\na,test\n"])
-def test_damaged_split_files(text, tmp_path, refused):
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "data split"),
+        ("a,b\n", "data split"),
+        ("name,split\na,dev\n", "row 2"),
+        ("name,split\na\n", "row 2"),
+        ("name,split\na,train\nb,test\na,test\n", "row 4"),
+    ],
+)
+def test_damaged_split_files(text, words, tmp_path, refused):
     (tmp_path / "split.csv").write_text(text)
-    with refused(DataError, "data split"):
+    with refused(DataError, words):
         read_split(tmp_path / "split.csv")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\ufeffname,split\r\na b.png,train\r\nc.png,test\r\n",
+        "name;split\na b.png;train\nc.png;test\n\n",
+        "name,split\na b.png,train\nc.png,test\n,\n",
+    ],
+)
+def test_a_split_file_may_come_from_a_spreadsheet(text, tmp_path):
+    (tmp_path / "split.csv").write_text(text, newline="")
+    assert read_split(tmp_path / "split.csv") == {"a b.png": "train", "c.png": "test"}
+
+
+def test_any_labels_csv_is_not_pcam(tmp_path):
+    write(tmp_path / "images" / "a.png", picture())
+    write(tmp_path / "labels" / "a.png", ids())
+    (tmp_path / "labels.csv").write_text("patient,grade\n1,2\n")
+    assert recognise(tmp_path) == "folder"
 
 
 def test_files_without_a_partner_are_named(tmp_path):

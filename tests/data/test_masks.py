@@ -75,6 +75,16 @@ def test_unsigned_32_bit_ids_do_not_become_negative(tmp_path):
     assert read_instances(tmp_path / "a.tif").tolist() == [[0, 2], [1, 0]]
 
 
+def test_an_8_bit_tiff_whose_white_is_zero(tmp_path):
+    ids = np.zeros((5, 7), np.uint8)
+    ids[1:3, 2:6] = 3
+    tifffile.imwrite(tmp_path / "map.tif", ids, photometric="miniswhite")
+    assert (read_instances(tmp_path / "map.tif") == (ids > 0)).all()
+    tifffile.imwrite(tmp_path / "signed.tif", -ids.astype(np.int8), photometric="minisblack")
+    with pytest.raises(DataError, match="negative ids"):
+        read_instances(tmp_path / "signed.tif")
+
+
 def test_empty_and_full_maps_are_valid(tmp_path):
     np.save(tmp_path / "a.npy", np.zeros((3, 4), np.uint8))
     assert read_instances(tmp_path / "a.npy").max() == 0

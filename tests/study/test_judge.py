@@ -10,6 +10,7 @@ from PIL import Image
 
 import dsfcnn
 from dsfcnn.data import open_dataset
+from dsfcnn.errors import DataError
 from dsfcnn.inference.job import Options
 from dsfcnn.inference.predictor import as_slide
 from dsfcnn.inference.run import predict
@@ -43,6 +44,28 @@ def test_a_judgement_is_written_whole(nuclei, tmp_path):
     assert found["equivariance error"]["90 degrees"] < 1e-5
     assert 0 < found["equivariance error"]["45 degrees"] < 1
     assert {path.name for path in tmp_path.iterdir()} == {"metrics.json", "table.md", "best.png", "middle.png", "worst.png"}
+
+
+def test_odd_names_and_lines_of_pixels_are_judged(nuclei, tmp_path):
+    for part in ("images", "labels"):
+        (tmp_path / "data" / part).mkdir(parents=True)
+        dtype = np.uint8 if part == "labels" else (np.uint8, 3)
+        for name, shape in (("a line", (1, 40)), ("c^$_{$", (40, 40))):
+            Image.fromarray(np.zeros(shape, dtype)).save(tmp_path / "data" / part / f"{name}.png")
+    judged, images = Judged(nuclei), open_dataset(tmp_path / "data", "all", mpp=0.5)
+    write_judgement(tmp_path, judged, images, judged.score(images), {})
+    assert "90 degrees" in json.loads((tmp_path / "metrics.json").read_text())["equivariance error"]
+    assert judged.equivariance(Chosen((images,), [0])) == {}
+
+
+def test_classes_of_other_names_are_refused(tmp_path):
+    """Their labels would count in another order: cancer before normal."""
+    dsfcnn.save_model(dsfcnn.create("cnn-tumour", width=0.1), tmp_path / "model")
+    for name in ("cancer", "normal"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        Image.fromarray(np.zeros((96, 96, 3), np.uint8)).save(tmp_path / "data" / name / "a.png")
+    with pytest.raises(DataError, match="its classes are cancer, normal, those of tumour are normal, tumour"):
+        Judged(tmp_path / "model").score(open_dataset(tmp_path / "data", "all", mpp=0.97))
 
 
 def test_an_ordinary_network_does_not_turn(tmp_path):

@@ -58,6 +58,8 @@ BASE = "task: nuclei\nmodel: dsf-nuclei\nsteps: 10\n"
         ("augment: {hue: red}", "such as 16.0"),
         ("augment: {turn: 1}", "such as True"),
         ("augment: {huee: 1}", "did you mean 'hue'?"),
+        ("format: synthetic-nuclei\ndata: mine", "leave data away"),
+        ("format: synthetic-nuclei\ndata_mpp: 0.5", "leave data_mpp away"),
         ("augment: {border: blue}", "mirror or black"),
         ("decode: {marker_treshold: 0.4}", "did you mean 'marker_threshold'?"),
         ("decode: {marker_threshold: high}", "such as 0.75"),
@@ -137,6 +139,9 @@ def test_changes_go_on_top(settings):
     assert kept == Augment(stain=0.2, hue=3.0)
     assert settings("licence=a=b").licence == "a=b"
     assert settings("data=../some folder").data == "../some folder"
+    for name in ("cohort #2", "2024", "a: b", "[x] y", "*x", "true", "'quoted'"):
+        assert settings(f"data={name}").data == name
+    assert settings("data=null", "split_file=", data="a", split_file="b").data is None
     assert settings("augment=null").augmentation() is None
 
 
@@ -147,8 +152,8 @@ def test_changes_go_on_top(settings):
         ("bacth=3", "did you mean 'batch'?"),
         ("batch.size=3", "give it as a whole"),
         ("batch=[", "plain YAML"),
-        ("data=*x", "write the value out"),
-        ("data=\udcff", "UTF-8"),
+        ("options=*x", "write the value out"),
+        ("data=\udcff", "a link to it"),
         ("=3", "use one of"),
     ],
 )

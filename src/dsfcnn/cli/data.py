@@ -27,10 +27,10 @@ def check(
 ) -> None:
     """Read every file once; report counts, sizes, objects and what is wrong, and draw a montage with contours."""
     from dsfcnn.data.check import check_dataset
-    from dsfcnn.files import atomic_write, claim_outputs
+    from dsfcnn.files import atomic_write, claim_outputs, expect_outside
 
     if out is not None:
-        _expect_outside(out, folder)
+        expect_outside(out, folder)
         claim_outputs(out, ["montage.png", "report.json"], overwrite)
     with _Bar() as bar:
         report, montage = check_dataset(folder, format, split, mpp, split_file=split_file, progress=bar.show)
@@ -61,22 +61,15 @@ def split(
     from dsfcnn.data.folder import split_folder
     from dsfcnn.data.open import recognise
     from dsfcnn.data.split import write_split
-    from dsfcnn.files import claim_outputs
+    from dsfcnn.files import claim_outputs, expect_outside
 
-    _expect_outside(out, folder)
+    expect_outside(out, folder)
     claim_outputs(out.parent, [out.name], overwrite)
     divide = annotated.split_folder if recognise(folder) == "slides" else split_folder
     chosen = divide(folder, seed, valid, test)
     write_split(out, chosen)
     parts = list(chosen.values())
     print(f"{out}: {', '.join(f'{name} {parts.count(name)}' for name in ('train', 'valid', 'test'))}")
-
-
-def _expect_outside(out: Path, folder: Path) -> None:
-    from dsfcnn.errors import UsageError
-
-    if out.resolve().is_relative_to(folder.resolve()):
-        raise UsageError(f"{out}: inside the data, where nothing is written; give another --out")
 
 
 class _Bar:

@@ -30,7 +30,7 @@ def evaluate(
     from rich.progress import Progress
 
     from dsfcnn.data import open_dataset
-    from dsfcnn.files import claim_outputs
+    from dsfcnn.files import claim_outputs, expect_outside
     from dsfcnn.kernels import set_backend
     from dsfcnn.kernels.memory import keep_memory
     from dsfcnn.study.judge import Judged, write_judgement
@@ -39,6 +39,7 @@ def evaluate(
     keep_memory()
     set_backend(backend)
     if out is not None:
+        expect_outside(out, data)
         claim_outputs(out, ["metrics.json", "table.md", "best.png", "middle.png", "worst.png"], overwrite)
     judged = Judged(model, wrap=(lambda network: TurnedLogits(network, turns)) if turns > 1 else None)
     images = open_dataset(data, split, data_format, data_mpp, split_file=split_file, cache=cache, aligned=aligned)

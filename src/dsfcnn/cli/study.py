@@ -23,12 +23,12 @@ def study(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from dsfcnn.errors import UsageError
-    from dsfcnn.files import claim_outputs
+    from dsfcnn.files import claim_outputs, expect_outside
     from dsfcnn.kernels import set_backend
     from dsfcnn.kernels.memory import keep_memory
     from dsfcnn.study.comparison import run_study
     from dsfcnn.study.plans import STUDIES
-    from dsfcnn.training.config import parse
+    from dsfcnn.training.config import parse_change
 
     if name not in STUDIES:
         raise UsageError(f"no study {name!r}; use one of {', '.join(STUDIES)}")
@@ -41,6 +41,7 @@ def study(
     set_backend(backend)
     if threads:
         torch.set_num_threads(threads)
+    expect_outside(out, data)
     claim_outputs(out, [], overwrite=True)
     console = Console(stderr=True)
     columns = (
@@ -55,7 +56,7 @@ def study(
         def progress(what: str, done: int, total: int) -> None:
             bar.update(shown, description=what, completed=done, total=total)
 
-        settings = {key: parse(value.encode(), key) for key, _, value in pairs}
+        settings = {key: parse_change(key, value) for key, _, value in pairs}
         tell = lambda line: bar.console.print(line, highlight=False, soft_wrap=True)  # noqa: E731
         run_study(STUDIES[name], data, out, budget, seeds, settings, row, tell, progress)  # type: ignore[arg-type]
     print((out / "table.md").read_text(), end="")

@@ -4,12 +4,12 @@
 
 - a *region* is an annotation whose class begins with "Region", or an annotation without a class that is an upright rectangle and has the
   centre of another object inside: everything in it has been annotated;
-- an *object* is every other polygon: detections, cells (their nucleus, where they have one) and annotations. It counts in the regions
-  that it meets, cut off at their edge.
+- an *object* is every other polygon: detections, cells (their nucleus, where they have one) and annotations, but none of a class that
+  begins with "Ignore". It counts in the regions that it meets, cut off at their edge.
 
 What lies outside a region that is no rectangle is painted white, since nobody has looked at it. Regions of more than 2048 pixels a side are
-taken in parts. A slide that does not say how large its pixels are, or a plain image in place of one, is taken to have the resolution that
-is asked for.
+taken in equal parts. A slide that does not say how large its pixels are, or a plain image in place of one, is taken to have the resolution
+that is asked for.
 """
 
 import gzip
@@ -17,6 +17,7 @@ import json
 import math
 import os
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from dsfcnn.data.masks import relabel
 from dsfcnn.data.pairs import entries
 from dsfcnn.data.polygons import Rings, fill
 from dsfcnn.data.sample import Sample, checked_mpp, place_in
-from dsfcnn.data.split import SPLITS, make_split, read_split
+from dsfcnn.data.split import SPLITS, expect_there, expect_undivided, make_split, read_split
 from dsfcnn.errors import DataError, DsfcnnError, UsageError
 from dsfcnn.slides import Slide, open_slide
 from dsfcnn.slides.resolution import UnknownResolution
@@ -35,6 +36,7 @@ from dsfcnn.slides.source import open_file, shown
 _PART = 2048  # pixels a side of what is read at once: 12 MB
 _LARGEST = 2 << 30  # bytes of GeoJSON; a slide with a million nuclei has about 1 GB
 _ENDS = (".geojson", ".geojson.gz")
+_KINDS = ("annotation", "detection", "cell")  # QuPath also has the cores of a tissue array, and tiles
 _OWN = ("metadata", "TIFF resolution tag", "objective power")  # where a slide itself says how large a pixel is
 
 
@@ -157,10 +159,13 @@ def open_split(folder: Path, split: str, mpp: float | None = None, split_file: P
         raise UsageError(
             f"{shown(folder)}: slides are read at the resolution that is wanted; give microns per pixel (mpp=, --mpp, --data-mpp)"
         )
-    files, unpaired = _match(folder / split if split != "all" and (folder / split).is_dir() else folder)
-    if split_file and not (folder / split).is_dir():
-        chosen = read_split(split_file)
-        files = [pair for pair in files if chosen.get(shown(pair[0].name)) == split]
+    divided = split != "all" and (folder / split).is_dir()
+    files, unpaired = _match(folder / split if divided else folder)
+    if split_file:
+        expect_undivided(folder, divided)
+        chosen = {name for name, part in read_split(split_file).items() if part == split}
+        expect_there(chosen, {shown(slide.name) for slide, _ in files}, folder)
+        files = [pair for pair in files if shown(pair[0].name) in chosen]
     return AnnotatedRegions(files, mpp, unpaired)
 
 
@@ -177,11 +182,13 @@ def _match(folder: Path) -> tuple[list[tuple[Path, Path]], list[str]]:
     for path in here:
         if path not in annotations:
             slides.setdefault(path.stem, []).append(path)
-    files, alone = [], []
+    files, alone = list[tuple[Path, Path]](), list[str]()
     for path in annotations:
         stem = path.name.removesuffix(".gz")[: -len(".geojson")]
         found = slides.get(stem, [])
-        if len(found) == 1:
+        if any(found[:1] == [slide] for slide, _ in files):
+            alone.append(f"{shown(path.name)}: its slide has other annotations too; leave one of the files")
+        elif len(found) == 1:
             files.append((found[0], path))
         else:
             what = "annotations without a slide" if not found else "several files that could be its slide"
@@ -206,11 +213,21 @@ def _parts_of(slide: Slide, annotations: Path, mpp: float) -> list[_Part]:
     for region in regions:
         left, top, right, bottom = region.box()
         width, height = (max(1, math.floor(side / scale)) for side in (right - left, bottom - top))
-        for y in range(0, height, _PART):
-            for x in range(0, width, _PART):
-                size = min(_PART, width - x), min(_PART, height - y)
-                found.append(_Part(slide.path, shapes, region, len(found), left + x * scale, top + y * scale, *size, scale))
+        for y, below in pairwise(_edges(height)):
+            for x, beyond in pairwise(_edges(width)):
+                place = left + x * scale, top + y * scale, beyond - x, below - y
+                found.append(_Part(slide.path, shapes, region, len(found), *place, scale))
     return found
+
+
+def _edges(length: int) -> list[int]:
+    """Of the fewest parts of at most _PART, about equal: training sees every part as often, so none may be a sliver.
+
+    >>> _edges(2060)
+    [0, 1030, 2060]
+    """
+    parts = -(-length // _PART)
+    return [length * part // parts for part in range(parts + 1)]
 
 
 def _moved(shape: Shape, part: _Part) -> list[Rings]:
@@ -235,7 +252,10 @@ def find_regions(shapes: list[Shape]) -> tuple[list[Shape], list[Shape]]:
 
 
 def read_shapes(path: Path, bounds: tuple[float, float] = (0, 0)) -> list[Shape]:
-    """Polygons of a GeoJSON file as QuPath writes it; ``bounds`` is added to come to level-0 pixels. Points and lines are left out."""
+    """Regions and objects of a GeoJSON file as QuPath writes it; ``bounds`` is added to come to level-0 pixels.
+
+    Points, lines and features without a geometry are left out, and cores of tissue arrays, tiles and what is to be ignored.
+    """
     try:
         with open_file(path) as stream:
             text = (gzip.GzipFile(fileobj=stream) if path.name.lower().endswith(".gz") else stream).read(_LARGEST + 1)
@@ -253,11 +273,13 @@ def read_shapes(path: Path, bounds: tuple[float, float] = (0, 0)) -> list[Shape]
 def _shape_of(feature: dict[str, Any], bounds: np.ndarray) -> Shape | None:
     geometry = feature.get("nucleusGeometry") or feature["geometry"]
     properties = feature.get("properties") or {}
+    kind, class_name = str(properties.get("objectType", "annotation")).lower(), (properties.get("classification") or {}).get("name")
     kinds = {"Polygon": lambda found: [found], "MultiPolygon": list}
-    if geometry["type"] not in kinds:
+    if not geometry or geometry["type"] not in kinds or not geometry["coordinates"]:
+        return None
+    if kind not in _KINDS or str(class_name).lower().startswith("ignore"):
         return None
     parts = [[np.array(ring, float)[:, :2] + bounds for ring in rings] for rings in kinds[geometry["type"]](geometry["coordinates"])]
-    if not parts or not all(rings and all(len(ring) > 2 and np.isfinite(ring).all() for ring in rings) for rings in parts):
+    if not all(rings and all(len(ring) > 2 and np.isfinite(ring).all() for ring in rings) for rings in parts):
         raise ValueError("an empty or infinite polygon")
-    classification = properties.get("classification") or {}
-    return Shape(parts, str(properties.get("objectType", "annotation")).lower(), classification.get("name"))
+    return Shape(parts, kind, class_name)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dsfcnn.data.pairs import IMAGES, Pairs, entries, expect_some, files_in, image_and_label_folders, match_folders
 from dsfcnn.data.sample import Dataset, Sample, checked_mpp, place_in
-from dsfcnn.data.split import SPLITS, make_split, read_split
+from dsfcnn.data.split import SPLITS, expect_there, expect_undivided, make_split, read_split
 from dsfcnn.errors import DataError, UsageError
 from dsfcnn.slides import read_image
 from dsfcnn.slides.source import shown
@@ -57,8 +57,7 @@ def open_split(folder: Path, split: str, mpp: float | None = None, split_file: P
     mpp = checked_mpp(mpp)
     inside = folder / split
     if (folder / split).is_dir() and _kind(folder / split):
-        if split_file:
-            raise UsageError(f"{shown(folder)}: has folders for its splits; leave the split file away")
+        expect_undivided(folder, split_file is not None)
         chosen = None
     else:
         inside = folder
@@ -103,7 +102,7 @@ def _open_pairs(folder: Path, mpp: float, chosen: set[str] | None) -> Pairs:
     assert folders  # _kind has found them
     pairs, unpaired = match_folders(folders)
     expect_some(pairs, unpaired, folder)
-    _expect_there(chosen, {pair.name for pair in pairs}, folder)
+    expect_there(chosen, {pair.name for pair in pairs}, folder)
     kept = tuple(pair for pair in pairs if chosen is None or pair.name in chosen)
     return Pairs("folder", ("object",), mpp, kept, tuple(unpaired))
 
@@ -117,11 +116,5 @@ def _open_classes(folder: Path, mpp: float, chosen: set[str] | None, above: Path
     if chosen is None:
         return found
     names = [found.source(index) for index in range(len(found))]
-    _expect_there(chosen, set(names), folder)
+    expect_there(chosen, set(names), folder)
     return ClassFolders(found.classes, mpp, tuple(file for file, name in zip(files, names) if name in chosen))
-
-
-def _expect_there(chosen: set[str] | None, names: set[str], folder: Path) -> None:
-    missing = sorted((chosen or set()) - names)
-    if missing:
-        raise DataError(f"{shown(folder)}: the split file names {missing[0]!r}, which is not here; make a new split")

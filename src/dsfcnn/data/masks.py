@@ -15,6 +15,7 @@ from dsfcnn.slides.image import MAX_PIXELS, open_picture
 from dsfcnn.slides.source import open_file, read_head, shown
 
 SUFFIXES = (".png", ".tif", ".tiff", ".npy", ".mat")
+_PHOTOMETRIC, _SAMPLE_FORMAT = 262, 339  # tags of a TIFF
 _HEADER = 4096  # bytes that the header of a plane's .npy file may have; NumPy writes 128
 
 # What Pillow calls a plane of whole numbers, and the type of its pixels. P: the places in the palette are the ids.
@@ -86,9 +87,14 @@ def _read_picture(path: str | Path, max_pixels: int, formats: tuple[str, ...]) -
 
 
 def _ids_of(picture: Image.Image) -> np.ndarray:
-    unsigned = picture.mode == "I" and getattr(picture, "tag_v2", {}).get(339, (1,)) == (1,)  # TIFF: 32 bits without a sign
-    ids = np.asarray(picture)
-    return ids.view(np.uint32) if unsigned and ids.dtype == np.int32 else ids
+    ids, tags = np.asarray(picture), getattr(picture, "tag_v2", None)
+    if tags is None:
+        return ids
+    signed = tags.get(_SAMPLE_FORMAT, (1,)) == (2,)
+    if picture.mode == "L":
+        ids = 255 - ids if tags.get(_PHOTOMETRIC) == 0 else ids  # white is zero: Pillow has turned the numbers round
+        return ids.view(np.int8) if signed else ids
+    return ids.view(np.uint32) if picture.mode == "I" and not signed and ids.dtype == np.int32 else ids
 
 
 def _read_npy(path: str | Path, max_pixels: int) -> np.ndarray:

@@ -86,6 +86,8 @@ def recognise(folder: Path) -> str:
     for name, reader in _READERS.items():
         if name == "kumar" and not kumar.is_known_by_name(folder):
             continue  # images and labels by split may be anybody's
+        if name == "pcam" and not pcam.is_known_by_table(folder):
+            continue
         if reader.splits(folder):
             return name
     raise DataError(f"{shown(folder)}: no data set in a known layout; see docs/data.md, or give the format")

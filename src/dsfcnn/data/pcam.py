@@ -35,6 +35,14 @@ def splits(folder: Path) -> list[str]:
     return [name for name in SPLITS if _hdf5_name(name, "x") in names or _hdf5_name(name, "y") in names]
 
 
+def is_known_by_table(folder: Path) -> bool:
+    """Whether a ``labels.csv``, which may be anybody's, is a table of mosaics."""
+    if not (folder / "labels.csv").exists():
+        return True
+    with open_file(folder / "labels.csv") as stream:
+        return b"mosaic" in stream.readline(1000)
+
+
 def open_split(folder: Path, split: str, mpp: float | None = None) -> Dataset:
     if (folder / "labels.csv").exists():
         patches = [patch for patch in _read_table(folder / "labels.csv") if patch.split == split]

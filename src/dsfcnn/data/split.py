@@ -43,14 +43,34 @@ def write_split(path: Path, split: dict[str, str]) -> None:
 
 
 def read_split(path: Path) -> dict[str, str]:
+    """Name -> split. A table may have been corrected in a spreadsheet, which adds a mark of its encoding, semicolons or empty lines."""
     with open_file(path) as stream:
-        try:
-            rows = list(csv.reader(io.StringIO(stream.read().decode("utf-8", "surrogateescape"), newline="")))
-        except csv.Error as error:
-            raise DataError(f"{shown(path)}: not a table; make it with dsfcnn data split") from error
-    if not rows or rows[0] != ["name", "split"] or any(len(row) != 2 or row[1] not in SPLITS for row in rows[1:]):
-        raise DataError(f"{shown(path)}: not a table of name and split (train, valid, test); make it with dsfcnn data split")
-    split = dict(rows[1:])
-    if len(split) < len(rows) - 1:
-        raise DataError(f"{shown(path)}: a name that stands there twice; make it with dsfcnn data split")
+        text = stream.read().decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+    try:
+        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=";" if text.startswith("name;") else ","))
+    except csv.Error as error:
+        raise DataError(f"{shown(path)}: not a table; make it with dsfcnn data split") from error
+    header, *lines = rows or [[]]
+    if header != ["name", "split"]:
+        raise DataError(f"{shown(path)}: not a table of name and split; make it with dsfcnn data split")
+    split: dict[str, str] = {}
+    for number, line in enumerate(lines, 2):
+        if not any(line):
+            continue
+        if len(line) != 2 or line[1] not in SPLITS:
+            raise DataError(f"{shown(path)}: no name and one of train, valid, test; correct row {number}")
+        if line[0] in split:
+            raise DataError(f"{shown(path)}: a name that stands there twice; take out row {number} or the other")
+        split[line[0]] = line[1]
     return split
+
+
+def expect_there(chosen: set[str] | None, names: set[str], folder: Path) -> None:
+    missing = sorted((chosen or set()) - names)
+    if missing:
+        raise DataError(f"{shown(folder)}: the split file names {missing[0]!r}, which is not here; make a new split")
+
+
+def expect_undivided(folder: Path, divided: bool) -> None:
+    if divided:
+        raise UsageError(f"{shown(folder)}: has folders for its splits; leave the split file away")

@@ -13,14 +13,13 @@ from skimage.segmentation import find_boundaries
 from torch import Tensor, nn
 
 from dsfcnn.data import Dataset, Sample
-from dsfcnn.errors import UsageError
 from dsfcnn.files import atomic_write
 from dsfcnn.inference.network import TorchNetwork, class_probabilities
 from dsfcnn.inference.predictor import Predictor
 from dsfcnn.models import find_model, load_model, read_config
 from dsfcnn.tasks import Task
 from dsfcnn.tasks.metrics.results import Results
-from dsfcnn.tasks.task import Segmentation
+from dsfcnn.tasks.task import Classification, Segmentation
 from dsfcnn.testing import equivariance_error
 from dsfcnn.training.evaluation import score, to_tensor
 from dsfcnn.training.images import rescale
@@ -42,6 +41,8 @@ class Judged:
         self.weights = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
 
     def score(self, images: Dataset, seen: Callable[..., None] | None = None) -> Results:
+        if isinstance(self.task, Classification):
+            self.task.expect_classes(images.classes, images.name)
         return score(self.task, images, self.predict, seen=seen)
 
     def predict(self, samples: list[Sample]) -> list[np.ndarray]:
@@ -52,12 +53,15 @@ class Judged:
         return [find(sample.image, sample.mpp) for sample in samples]
 
     def equivariance(self, images: Dataset) -> dict[str, float]:
-        """Relative error of the probabilities when an image is turned by 90 degrees and by 45."""
-        first = images[0]
-        image = rescale(first.image, first.mpp, self.mpp)
-        side = min(*image.shape[:2], _CROP) // 2 * 2
-        if side < 2:
-            raise UsageError(f"{images.source(0)}: too small to be turned")
+        """Relative error of the probabilities when the first image wide enough is turned by 90 degrees and by 45; none without one."""
+        for number in range(len(images)):
+            first = images[number]
+            image = rescale(first.image, first.mpp, self.mpp)
+            side = min(*image.shape[:2], _CROP) // 2 * 2
+            if side:
+                break
+        else:
+            return {}
         top, left = ((length - side) // 2 for length in image.shape[:2])
         crop = to_tensor(image[None, top : top + side, left : left + side])
 
@@ -110,6 +114,6 @@ def _sheet(judged: Judged, images: Dataset, numbers: list[int], results: Results
         elif sample.label is not None:
             title += f"\nclass {images.classes[sample.label]}, p = {found[sample.label]:.3f}"
         axes.imshow(picture)
-        axes.set_title(title, fontsize=9)
+        axes.set_title(title, fontsize=9, parse_math=False)
         axes.set_axis_off()
     return figure

@@ -89,6 +89,12 @@ class Classification(Task):
         self.name, self.mpp, self.heads = name, mpp, {"class": classes}
         self.classes = classes
 
+    def expect_classes(self, classes: tuple[str, ...], name: str) -> None:
+        """Labels of a data set count its own classes; they mean the same here only if these are the task's, in the same order."""
+        if tuple(classes) != self.classes:
+            own = ", ".join(self.classes)
+            raise DataError(f"{name}: its classes are {', '.join(classes)}, those of {self.name} are {own}; name the folders so")
+
     def targets(self, truth: int, mpp: float | None = None) -> int:
         """The label itself, an index into ``classes``."""
         if isinstance(truth, bool) or not isinstance(truth, (int, np.integer)) or not 0 <= truth < len(self.classes):

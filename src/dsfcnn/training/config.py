@@ -16,6 +16,7 @@ from dsfcnn.errors import MissingInputError, UsageError
 from dsfcnn.tasks import get
 
 _LARGEST, _DEEPEST = 1 << 20, 50  # bytes and levels of a configuration file
+_TEXTS = {"data", "split_file", "init", "cache", "train_split", "valid_split", "licence"}  # settings that are names or sentences
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 
@@ -95,6 +96,9 @@ class TrainConfig(_Settings):
     def _fits_together(self) -> "TrainConfig":
         if self.model.rpartition("-")[2] != self.task:
             raise ValueError(f"model: {self.model!r} is not for the task {self.task}; use one whose name ends in -{self.task}")
+        for key in ("data", "data_mpp", "split_file"):
+            if self.format.startswith("synthetic-") and getattr(self, key) is not None:
+                raise ValueError(f"{key}: the format {self.format} draws its images; leave {key} away, or give another format")
         task = get(self.task)
         try:
             _expect_like(getattr(task, "settings", None), self.decode)
@@ -131,8 +135,21 @@ def read_config(path: Path, changes: list[str]) -> TrainConfig:
             place = place.setdefault(group, {})
             if not isinstance(place, dict):
                 raise UsageError(f"{key}: {group!r} is no group of settings; give it as a whole")
-        place[last] = parse(value.encode("utf-8", "surrogateescape"), key)
+        place[last] = parse_change(key, value)
     return check(settings, str(path))
+
+
+def parse_change(key: str, value: str) -> Any:
+    """The value of ``key=value``: YAML, but names and sentences as they are, so that ``data=cohort #2`` means the folder of this name.
+
+    >>> parse_change("data", "cohort #2"), parse_change("data", "null"), parse_change("batch", "8")
+    ('cohort #2', None, 8)
+    """
+    if key in _TEXTS:
+        if not value.isprintable() and any("\ud800" <= c <= "\udfff" for c in value):
+            raise UsageError(f"{key}: a name that is not UTF-8; give it another, or a link to it")
+        return None if value in ("", "null") else value
+    return parse(value.encode("utf-8", "surrogateescape"), key)
 
 
 def check(settings: Any, where: str) -> TrainConfig:

@@ -9,6 +9,8 @@ from dsfcnn.data import Dataset, Sample, open_dataset
 from dsfcnn.data.crops import random_stream
 from dsfcnn.errors import UsageError
 from dsfcnn.slides import resample
+from dsfcnn.tasks import get
+from dsfcnn.tasks.task import Classification
 from dsfcnn.training.config import TrainConfig
 
 
@@ -74,6 +76,9 @@ def size_at(size: tuple[int, ...], mpp: float, wanted: float) -> tuple[int, int]
 def open_images(config: TrainConfig) -> tuple[Dataset, Dataset]:
     """Images for training and for validation (none in a final fit), at their own resolution."""
     train: Dataset = _open(config, config.train_split)
+    task = get(config.task)
+    if isinstance(task, Classification):
+        task.expect_classes(train.classes, train.name)
     splits: tuple[Dataset, ...] = (train,)
     valid: Dataset
     numbers = list(range(len(train)))
@@ -86,8 +91,8 @@ def open_images(config: TrainConfig) -> tuple[Dataset, Dataset]:
         splits = splits if config.valid_split is None else (train, valid)
         valid, numbers = Chosen(splits, []), list(range(sum(map(len, splits))))
     elif not numbers or not len(valid):
-        what = "training" if not numbers else "validation"
-        raise UsageError(f"{train.name}: no images left for {what}; set valid_split, or held_out to a smaller number")
+        what, size = ("training", "smaller") if not numbers else ("validation", "larger")
+        raise UsageError(f"{train.name}: no images left for {what}; set valid_split, or held_out to a {size} number")
     if config.images is not None:
         order = np.argsort(random_stream(config.seed, 3).random(len(numbers)), kind="stable")[: config.images]
         numbers = sorted(numbers[i] for i in order)
@@ -99,10 +104,13 @@ def _open(config: TrainConfig, split: str) -> Dataset:
 
 
 def _held_out(config: TrainConfig, train: Dataset) -> set[int]:
-    if isinstance(config.held_out, int):
-        order = np.argsort(random_stream(config.seed, 2).random(len(train)), kind="stable")
-        return {int(number) for number in order[: config.held_out]}
     names = [train.source(number) for number in range(len(train))]
+    if isinstance(config.held_out, int):
+        wholes = [name.rpartition("[")[0] for name in names] if train.name == "slides" else names  # a slide stays in one part
+        drawn = list(dict.fromkeys(wholes))
+        order = np.argsort(random_stream(config.seed, 2).random(len(drawn)), kind="stable")
+        chosen = {drawn[place] for place in order[: config.held_out]}
+        return {number for number, whole in enumerate(wholes) if whole in chosen}
     held = set()
     for wanted in config.held_out:
         found = {number for number, name in enumerate(names) if wanted in (name, name.rpartition(".")[0])}

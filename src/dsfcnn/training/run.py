@@ -19,8 +19,9 @@ from torch import Tensor
 from dsfcnn import __version__
 from dsfcnn.data import Dataset
 from dsfcnn.errors import Interrupted, OutputError, UsageError
-from dsfcnn.files import atomic_write, claim_outputs, locked, remove_unfinished
+from dsfcnn.files import atomic_write, claim_outputs, expect_outside, locked, remove_unfinished
 from dsfcnn.models import count_parameters, save_model
+from dsfcnn.slides.source import shown
 from dsfcnn.tasks import Task, get
 from dsfcnn.tasks.metrics.results import Results
 from dsfcnn.tasks.task import Segmentation, with_settings
@@ -57,7 +58,8 @@ class Run:
         """To the last step, or to an interruption, which leaves a checkpoint and raises."""
         first = self.processes.first
         if first:
-            self._expect_outside_data()
+            if self.config.data is not None:
+                expect_outside(self.folder, Path(self.config.data))
             if resume and not (self.folder / "config.yaml").is_file():
                 raise UsageError(f"{self.folder}: no run to go on with; leave --resume away")
             claim_outputs(self.folder, [], overwrite=False)
@@ -83,10 +85,6 @@ class Run:
                 if first:
                     self._write_record(state, fingerprint)
         return state
-
-    def _expect_outside_data(self) -> None:
-        if self.config.data is not None and self.folder.resolve().is_relative_to(Path(self.config.data).resolve()):
-            raise UsageError(f"{self.folder}: lies in the data {self.config.data}, where nothing is written; give another --out")
 
     def _take_over(self, resume: bool) -> None:
         """Nothing of an earlier run is overwritten without --resume; with it, what a killed process left unfinished goes."""
@@ -140,8 +138,8 @@ class Run:
         report.write_metrics(self.folder / "metrics.csv", state.history)
         report.write_curves(self.folder / "curves.png", state.history)
         report.write_events(self.folder / "events", state.history[-1])
-        shown = ", ".join(f"{name} {number:.4g}" for name, number in state.history[-1].items() if name != "step")
-        self.tell(f"step {state.step} of {self.config.steps}: {shown}")
+        told = ", ".join(f"{name} {number:.4g}" for name, number in state.history[-1].items() if name != "step")
+        self.tell(f"step {state.step} of {self.config.steps}: {told}")
 
     def _validate(self, state: State, valid: Dataset) -> dict[str, float]:
         examples = report.Examples()
@@ -270,7 +268,7 @@ def metrics_of(task: Task) -> list[str]:
 def model_card(config: TrainConfig, task: Task, mpp: float, state: State, results: Results | None, command: str) -> str:
     """README.md of a trained model; without results it has seen the validation images too."""
     count = count_parameters(state.judged())
-    data = config.format if config.data is None else f"{Path(config.data).name} ({config.format})"
+    data = config.format if config.data is None else f"{shown(Path(config.data).name)} ({config.format})"
     splits = config.train_split
     if results is None:
         splits = f"{splits} and {config.valid_split}" if config.valid_split else f"{splits}, all of it"
@@ -281,7 +279,7 @@ def model_card(config: TrainConfig, task: Task, mpp: float, state: State, result
             f"## Validation ({valid}), after {state.step} steps, seed {config.seed}\n\n{results.table()}\n"
             f"The best of this run's validations; a test on other data is the fair figure.\n\n"
         )
-    places = {key: value and Path(value).name for key, value in config.model_dump(include={"init", "split_file", "cache"}).items()}
+    places = {key: value and shown(Path(value).name) for key, value in config.model_dump(include={"init", "split_file", "cache"}).items()}
     settings = ", ".join(f"{key} {value}" for key, value in {**config.model_dump(exclude={"data"}), **places}.items())
     parameters = f"{count['live']:,} learned parameters ({count['paper']:,} as the paper counts)"
     return (
