@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dsfcnn.errors import MissingInputError, UsageError
+from dsfcnn.slides.openslide import quick_hash
 from dsfcnn.slides.source import shown
 
 # Endings of what is taken from a folder; a file that is named itself may be called anything.
-ENDS = {".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".svs", ".svslide", ".ndpi", ".scn", ".mrxs", ".bif", ".vms", ".vmu", ".dcm"}
+ENDS = {".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp"}
+ENDS |= {".svs", ".svslide", ".ndpi", ".scn", ".mrxs", ".bif", ".vms", ".vmu", ".czi", ".dcm"}
 
 
 class Input(NamedTuple):
@@ -37,7 +39,7 @@ def collect(paths: Sequence[Path], name: str | None, out: Path) -> list[Input]:
     inputs = [Input(path, name or path.stem) for path in found]
     seen: dict[str, Path] = {}
     for path, called in inputs:
-        if not called or called in (".", "..") or "/" in called or "\0" in called or called.startswith("."):
+        if not called or called in (".", "..", "summary.csv") or "/" in called or "\0" in called or called.startswith("."):
             raise UsageError(f"{shown(called)!r} cannot name a folder of results; give --id a plain name")
         if called in seen:
             raise UsageError(
@@ -51,9 +53,21 @@ def collect(paths: Sequence[Path], name: str | None, out: Path) -> list[Input]:
 
 def _pictures(folder: Path) -> list[Path]:
     try:
-        return sorted(one for one in folder.iterdir() if one.suffix.lower() in ENDS and not one.name.startswith("."))
+        found = sorted(one for one in folder.iterdir() if one.suffix.lower() in ENDS and not one.name.startswith("."))
     except OSError as error:
         raise MissingInputError(f"{shown(folder)}: cannot be read ({error.strerror}); check its permissions") from error
+    return _one_of_each_series(found)
+
+
+def _one_of_each_series(paths: list[Path]) -> list[Path]:
+    """A DICOM slide is several files, any of which opens it as a whole: the first stands for all."""
+    seen, kept = set(), []
+    for path in paths:
+        series = quick_hash(path) if path.suffix.lower() == ".dcm" else None
+        if series is None or series not in seen:
+            kept.append(path)
+        seen.add(series)
+    return kept
 
 
 def _real(path: Path) -> Path:

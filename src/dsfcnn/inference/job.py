@@ -76,7 +76,7 @@ class Job:
 
     def _opened(self) -> Slide:
         options = self.options
-        return open_slide(self.source.path, mpp=options.slide_mpp, image_mpp=self.mpp, max_pixels=options.max_pixels)
+        return open_slide(self.source.path, mpp=options.slide_mpp, image_mpp=self.predictor.mpp, max_pixels=options.max_pixels)
 
     def run(self, resume: bool, overwrite: bool, tell: Callable[[str], None], progress: Progress, backend: str) -> dict[str, Any]:
         """Do what is not done yet; returns the record that is in run.json."""
@@ -115,7 +115,9 @@ class Job:
         """All files but the record; returns what was counted, and the seconds until all tiles were there."""
         began = time.perf_counter()
         area, tissue = self._area(slide), self._tissue(slide)
-        tiles = [tile for tile in grid.tiles() if _wanted(grid.level0(grid.core(tile)), tissue, area)]
+        tiles = [tile for tile in grid.tiles() if _wanted(grid.level0(grid.core(tile)), tissue, None)]
+        # An object whose centre lies in the area may reach into a tile beside it, which then is needed too.
+        tiles = [tile for tile in tiles if _wanted(grid.level0(grid.window(tile)), None, area)]
         if not tiles:
             where = "" if area is None else " in the place to look at"
             tell(f"{shown(self.source.name)}: no tissue found{where}; the result is empty")
@@ -174,7 +176,7 @@ class Job:
     def _tissue(self, slide: Slide) -> Tissue | None:
         """Where to look: a plain image was cut out by somebody and is looked at as a whole."""
         if self.options.mask is not None:
-            return read_mask(self.options.mask, slide)
+            return read_mask(self.options.mask, slide, self.options.max_pixels)
         return find_tissue(slide) if self.options.find_mask and not slide.is_image else None
 
     def _area(self, slide: Slide) -> Area | None:
@@ -300,9 +302,9 @@ def _centres(tissue: Tissue | None, area: Area | None) -> Callable[[float, float
     return lambda x, y: (tissue is None or tissue.touches(x, y, 0, 0)) and (area is None or area.contains(x, y))
 
 
-def read_mask(path: Path, slide: Slide) -> Tissue:
+def read_mask(path: Path, slide: Slide, max_pixels: int = MAX_PIXELS) -> Tissue:
     """A user's mask: a picture of the whole slide at any resolution, tissue wherever it is not black."""
-    picture = read_image(path).max(2) > 0
+    picture = read_image(path, max_pixels=max_pixels).max(2) > 0
     height, width = picture.shape
     scale = slide.width / width
     if abs(slide.height / scale - height) > 1 + 0.01 * height:

@@ -71,9 +71,13 @@ class Pixels:
         return (int(columns[0]), int(rows[0]), mask) if mask.any() else None
 
     def read(self, box: Box) -> np.ndarray:
+        """RGB."""
+        return self.slide.read(box.left * self.scale, box.top * self.scale, box.width, box.height, self.mpp, mirror=True)
+
+    def read_or_white(self, box: Box) -> np.ndarray:
         """RGB; white where the slide is damaged."""
         try:
-            return self.slide.read(box.left * self.scale, box.top * self.scale, box.width, box.height, self.mpp, mirror=True)
+            return self.read(box)
         except UnreadableRegion:
             return np.full((box.height, box.width, 3), 255, np.uint8)
 
@@ -128,7 +132,7 @@ def measured(
 
 
 def _instances(found: Iterable[Found], pixels: Pixels, keep: Callable[[float, float], bool], core: Box | None) -> Iterator[Instance]:
-    """With the tile's picture read once for all objects inside it; others are read one by one."""
+    """With the tile's picture read once for all objects inside it; others are read one by one, and all if the tile has a damaged part."""
     picture: np.ndarray | None = None
     part = Box(0, 0, 0, 0)
     if core is not None:
@@ -140,11 +144,12 @@ def _instances(found: Iterable[Found], pixels: Pixels, keep: Callable[[float, fl
             continue
         x, y, mask = placed
         box = Box(x, y, x + mask.shape[1], y + mask.shape[0])
-        if box.within(part) == box:
-            picture = pixels.read(part) if picture is None else picture
-            rgb = picture[box.slices(part)]
-        else:
-            rgb = pixels.read(box)
+        if picture is None and box.within(part) == box:
+            try:
+                picture = pixels.read(part)
+            except UnreadableRegion:
+                part = Box(0, 0, 0, 0)
+        rgb = picture[box.slices(part)] if picture is not None and box.within(part) == box else pixels.read_or_white(box)
         instance = Instance(x, y, mask, one.probability, measure(mask, rgb, pixels.mpp, one.probability))
         if keep(*(place * pixels.scale for place in instance.centre)):
             yield instance

@@ -42,6 +42,8 @@ class State:
             self.check(settings)
         if earlier is not None:
             remove_unfinished(self.results)
+        else:
+            self.discard()  # tiles whose settings are lost may be of another model
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -52,7 +52,7 @@ def parse_region(text: str) -> Rectangle:
 
 
 class Annotations:
-    """The union of the polygons of a GeoJSON file as QuPath writes it; ``bounds`` is the slide's, which QuPath counts from."""
+    """The union of the annotations of a GeoJSON file as QuPath writes it; ``bounds`` is the slide's, which QuPath counts from."""
 
     def __init__(self, path: Path, bounds: tuple[int, int]):
         try:
@@ -63,9 +63,9 @@ class Annotations:
         from dsfcnn.slides.source import shown
 
         self._shapely = shapely
-        shapes = read_shapes(path, bounds)
+        shapes = [shape for shape in read_shapes(path, bounds) if shape.kind == "annotation"]
         if not shapes:
-            raise DataError(f"{shown(path)}: no polygons in it; draw annotations in QuPath and export them")
+            raise DataError(f"{shown(path)}: no annotations with an area in it; draw some in QuPath and export them")
         polygons = [shapely.Polygon(rings[0], rings[1:]) for shape in shapes for rings in shape.parts]
         self._union = shapely.unary_union(shapely.make_valid(polygons))
         shapely.prepare(self._union)

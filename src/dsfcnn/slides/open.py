@@ -71,7 +71,7 @@ def open_reader(path: Path, max_pixels: int = MAX_PIXELS) -> Reader:
     # To OpenSlide an OME-TIFF is a TIFF like others: it would miss its pyramid and its resolution.
     if vendor is not None and not (pages and pages[0].ome and vendor == "generic-tiff"):
         try:
-            return OpenSlideReader(path)
+            return OpenSlideReader(path, transparent=bool(pages) and pages[0].channels in (2, 4))
         except DataError:
             if not pages:
                 raise

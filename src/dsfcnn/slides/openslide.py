@@ -28,13 +28,28 @@ def detect(path: Path) -> str | None:
         return None
 
 
+def quick_hash(path: Path) -> str | None:
+    """What OpenSlide knows a slide by, the same from each of its files; None where it cannot open it."""
+    try:
+        import openslide
+    except ImportError:
+        return None
+    try:
+        with openslide.OpenSlide(path) as slide:
+            return slide.properties.get("openslide.quickhash-1")
+    except (openslide.OpenSlideError, OSError):
+        return None
+
+
 class OpenSlideReader:
+    """With ``transparent``, what is not opaque is so on purpose, and white; else it is missing, where the format has no holes."""
+
     name = "openslide"
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, transparent: bool = False):
         import openslide
 
-        self._library, self._path = openslide, path
+        self._library, self._path, self._transparent = openslide, path, transparent
         self._slide = self._open()
         self.facts = self._facts()
         self._blocks: OrderedDict[tuple[int, int, int], np.ndarray] = OrderedDict()
@@ -97,7 +112,7 @@ class OpenSlideReader:
             self._slide.close()  # after an error the object answers nothing but that error
             self._slide = self._open()
             raise UnreadableRegion(f"{shown(self._path)}: the part at {region} is damaged; get the slide again", region) from error
-        if self.facts.vendor in _WITHOUT_HOLES and not rgba[..., 3].all():
+        if self.facts.vendor in _WITHOUT_HOLES and not self._transparent and not rgba[..., 3].all():
             raise UnreadableRegion(f"{shown(self._path)}: the part at {region} is missing in the file; get the slide again", region)
         return over_white(rgba)
 

@@ -38,6 +38,7 @@ class Page:
     width: int
     height: int
     bits: int  # per channel; 32 for signed and floating numbers of any length
+    channels: int  # 2 and 4 with transparency, since CMYK is refused
     colours: int  # PhotometricInterpretation
     tiled: bool
     ome: str | None  # the OME description, if it has one
@@ -154,6 +155,7 @@ class _Walk:
             width=width,
             height=height,
             bits=32 if signed else max(self._integers(tags, _BITS) or [1]),
+            channels=self._integer(tags, _SAMPLES, 1),
             colours=self._integer(tags, _COLOURS, 1),
             tiled=tiled,
             ome=description if re.search(r"<(?:\w+:)?OME[ >]", description) else None,
