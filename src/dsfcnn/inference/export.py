@@ -1,7 +1,7 @@
 """A model for other programs: ONNX, TorchScript or PyTorch's pt2, made of ordinary layers, and back from ONNX into ``dsfcnn predict``.
 
-What is exported takes float RGB in [0, 1], (N, 3, H, W), for any number of images and every height and width that is a multiple of 16, and
-gives logits by head. The model folder's config goes along, so that the file alone says its task and resolution.
+What is exported takes float RGB in [0, 1], (N, 3, H, W), for any number of images and every height and width that is a multiple of 16 (pt2:
+from 32), and gives logits by head. The model folder's config goes along, so that the file alone says its task and resolution.
 """
 
 import io
@@ -40,8 +40,7 @@ def export(folder: Path, path: Path, format: Format) -> None:
     example = torch.rand(2, 1, 28, 28) if digits else torch.rand(2, 3, 4 * ALIGNMENT, 6 * ALIGNMENT)
     stored = {_CONFIG: json.dumps(config), _PLANES: str(1 if digits else TorchNetwork(model).planes(with_heads=True))}
     plain = fold(model)
-    if not digits:
-        _only_even_sizes(plain)
+    _only_even_sizes(plain)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # about what the exporters trace; the result is checked below
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)
@@ -55,7 +54,7 @@ class _EvenPool(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         pooled = F.max_pool2d(x.flatten(1, 2) if x.dim() == 5 else x, 2)
-        return pooled.unflatten(1, x.shape[1:3]) if x.dim() == 5 else pooled
+        return pooled.reshape(*x.shape[:3], *pooled.shape[-2:]) if x.dim() == 5 else pooled
 
 
 class _EvenUpsample(nn.Module):
@@ -63,7 +62,7 @@ class _EvenUpsample(nn.Module):
 
     def forward(self, x: Tensor, size: Any = None) -> Tensor:
         planes = F.interpolate(x.flatten(1, 2) if x.dim() == 5 else x, scale_factor=2.0, mode="bilinear", align_corners=False)
-        return planes.unflatten(1, x.shape[1:3]) if x.dim() == 5 else planes
+        return planes.reshape(*x.shape[:3], *planes.shape[-2:]) if x.dim() == 5 else planes
 
 
 def _only_even_sizes(plain: nn.Module) -> None:

@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from functools import cache
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from dsfcnn.errors import UsageError
 from dsfcnn.groups import Cyclic, Group
 from dsfcnn.kernels import bank, library
 
 BACKENDS = ("auto", "dense", "spectral")
+_PLAIN = (Tensor, nn.Parameter, nn.Buffer)  # what is a subclass may mean something else by its numbers
 _chosen: str | None = None
 
 # Nanoseconds of each item of `work`, forward and with the backward pass (True), fitted by benchmarks/cost_model.py on one thread of an AMD
@@ -73,14 +75,17 @@ def possible(maps: Sequence[Tensor], weight: Tensor, kernel_size: int, group: Gr
 
 
 def _readable(tensors: Sequence[Tensor]) -> bool:
-    """float32 on the CPU, and no tracer that wants to see ordinary operations."""
+    """float32 on the CPU, and nobody who wants to see ordinary operations: no tracer, no other derivative than the backward pass."""
     for x in tensors:  # small maps notice what a generator costs
-        if x.dtype != torch.float32 or not x.is_cpu or not x.numel():
+        if x.dtype != torch.float32 or not x.is_cpu or not x.numel() or type(x) not in _PLAIN:
             return False
     return (
         not torch.compiler.is_compiling()
         and not torch.jit.is_tracing()
         and not torch.is_autocast_enabled("cpu")
+        and not torch._C._len_torch_dispatch_stack()  # make_fx, fake tensors, counters of operations
+        and torch._C._functorch.peek_interpreter_stack() is None  # torch.func
+        and forward_ad._current_level < 0
         and library.load().functions is not None
     )
 

@@ -1,4 +1,7 @@
-"""Calls of the compiled kernel: tensors in, tensors out, no gradients."""
+"""Calls of the compiled kernel: tensors in, tensors out, no gradients.
+
+What it writes is made like what it reads (``new_empty``), not by the default type and device of whoever calls.
+"""
 
 import ctypes
 from array import array
@@ -75,7 +78,7 @@ def convolve(
     """One layer: maps (N, C, n, H, W) that stand side by side, through the activation, by weights (out, in, n, L) to (N, out, n, H, W)."""
     maps, weight, bias = [m.contiguous() for m in maps], weight.contiguous(), None if bias is None else bias.contiguous()
     images, _, *size = maps[0].shape
-    y = torch.empty(images, weight.shape[0], *size)
+    y = maps[0].new_empty(images, weight.shape[0], *size)
     _gconv(tables, tables.mixing, _Maps(maps, activation), _Maps([y]), _NO_MAPS, weight, y.shape, bias=bias)
     return y
 
@@ -94,9 +97,9 @@ def convolve_back(
 ) -> Gradients:
     """The gradient of ``convolve``, by the adjoint layer."""
     gradient, maps, weight = gradient.contiguous(), [m.contiguous() for m in maps], weight.contiguous()
-    found = [torch.empty(m.shape) for m in maps]
-    to_weight = torch.empty(weight.shape) if weight_too else None
-    sums = None if activation is None else torch.empty(weight.shape[1], 2, dtype=torch.float64)
+    found = [m.new_empty(m.shape) for m in maps]
+    to_weight = weight.new_empty(weight.shape) if weight_too else None
+    sums = None if activation is None else weight.new_empty(weight.shape[1], 2, dtype=torch.float64)
     across, size = weight.transpose(0, 1), gradient.shape
     numbers = _Maps([gradient]), _Maps(found), _Maps(maps, activation)
     _gconv(tables, tables.adjoint, *numbers, across, size, to_weight=to_weight, sums=sums)
@@ -108,7 +111,7 @@ def moments(x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance (of all numbers, not corrected) of every field of (N, C, n, H, W), in double."""
     x = x.contiguous()
     images, fields = x.shape[:2]
-    sums = torch.empty(images, fields, 2, dtype=torch.float64)
+    sums = x.new_empty(images, fields, 2, dtype=torch.float64)
     size = x[0, 0].numel()
     _functions().dsfcnn_moments(*_pointers(x, sums), *_longs(images, fields, size, torch.get_num_threads()))
     first, second = (sums.sum(0) / (images * size)).unbind(1)
@@ -118,7 +121,7 @@ def moments(x: Tensor) -> tuple[Tensor, Tensor]:
 def affine(x: Tensor, scale: Tensor, shift: Tensor, linear: bool = False, in_place: bool = False) -> Tensor:
     """relu(scale x + shift) per field, or without the ReLU; ``in_place`` if x may be written over."""
     x = x.contiguous()
-    y, images, fields = x if in_place else torch.empty(x.shape), *x.shape[:2]
+    y, images, fields = x if in_place else x.new_empty(x.shape), *x.shape[:2]
     scale, shift = scale.contiguous(), shift.contiguous()
     sizes = _longs(images, fields, x[0, 0].numel(), torch.get_num_threads())
     _functions().dsfcnn_affine(*_pointers(x, y, scale, shift), ctypes.c_int(linear), *sizes)
@@ -128,8 +131,8 @@ def affine(x: Tensor, scale: Tensor, shift: Tensor, linear: bool = False, in_pla
 def activate_back(x: Tensor, gradient: Tensor, activation: Activation) -> tuple[Tensor, Tensor, Tensor]:
     """The gradient of the activation to x, and per field the sums of what passes the ReLU, and of that times x - centre."""
     x, gradient = x.contiguous(), gradient.contiguous()
-    y, images, fields = torch.empty(x.shape), *x.shape[:2]
-    sums = torch.empty(images, fields, 2, dtype=torch.float64)
+    y, images, fields = x.new_empty(x.shape), *x.shape[:2]
+    sums = x.new_empty(images, fields, 2, dtype=torch.float64)
     numbers = activation.centre.contiguous(), activation.scale.contiguous(), activation.shift()
     sizes = _longs(images, fields, x[0, 0].numel(), torch.get_num_threads())
     _functions().dsfcnn_activate_back(*_pointers(x, gradient, y, *numbers, sums), *sizes)
@@ -142,7 +145,7 @@ def max_pool(x: Tensor, gradient: Tensor | None = None) -> Tensor:
     x = x.contiguous()
     gradient = None if gradient is None else gradient.contiguous()
     *outer, height, width = x.shape
-    y = torch.empty(*outer, height // 2, width // 2) if gradient is None else torch.empty(x.shape)
+    y = x.new_empty(*outer, height // 2, width // 2) if gradient is None else x.new_empty(x.shape)
     pointers = [ctypes.c_void_p(_pointer(tensor)) for tensor in (x, gradient, y)]
     _functions().dsfcnn_max_pool(*pointers, *_longs(x.numel() // (height * width), height, width, torch.get_num_threads()))
     return y

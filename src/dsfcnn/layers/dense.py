@@ -10,7 +10,7 @@ from dsfcnn.groups import Group
 from dsfcnn.layers.gconv import GConv2d
 from dsfcnn.layers.joined import Joined
 from dsfcnn.layers.norm import GBatchNorm
-from dsfcnn.layers.sequential import FieldSequential
+from dsfcnn.layers.sequential import FieldSequential, has_hooks
 from dsfcnn.layers.shapes import expect_positive
 from dsfcnn.layers.steered import FilterKind
 
@@ -120,5 +120,8 @@ class GDenseBlock(nn.Module):
         joined = Joined([x])
         for unit in self.units:
             assert isinstance(unit, GDenseUnit)
-            joined.add(unit.body.read(joined))
-        return self.closing.read(joined)
+            if has_hooks(unit) or has_hooks(unit.body):
+                joined = Joined([unit(joined.tensor())])
+            else:
+                joined.add(unit.body.read(joined))
+        return self.closing(*joined.maps) if has_hooks(self.closing) else self.closing.read(joined)

@@ -29,6 +29,14 @@ class FixedTensors(nn.Module):
         for name, tensor in self._fixed().items():
             self.register_buffer(name, _cast(tensor, like.device, like.dtype), persistent=False)
 
+    def _load_from_state_dict(self, *arguments: Any, **options: Any) -> None:
+        """Parameters that are assigned may bring another device or type; the fixed tensors follow them."""
+        super()._load_from_state_dict(*arguments, **options)
+        like = next(self.parameters(), None)
+        if like is not None:
+            for name, tensor in self._fixed().items():
+                setattr(self, name, _cast(tensor, like.device, like.dtype))
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         super()._apply(fn, recurse)
         for name, tensor in self._fixed().items():

@@ -18,7 +18,7 @@ def fold(model: nn.Module) -> nn.Module:
     Every layer with a method ``plain()`` is replaced by what that returns. Where a batch norm follows a convolution and nothing else
     reads the convolution's output, it goes into the convolution's weights. Branches, skips and concatenations stay as the model's own
     ``forward`` has them. A ``forward`` that cannot be traced (Python decisions about tensors) still folds; only its batch norms
-    remain layers of their own.
+    remain layers of their own. One that asks ``isinstance(x, Tensor)`` or ``torch.is_grad_enabled()`` gets the tracer's answer.
     """
     if any(module._forward_hooks or module._forward_pre_hooks for module in model.modules()):
         raise UsageError("fold cannot keep the forward hooks of this model; remove them first")
@@ -59,7 +59,10 @@ def _plain(module: nn.Module) -> nn.Module | None:
 
 
 def _has_plain(module: nn.Module) -> bool:
-    return callable(getattr(type(module), "plain", None))
+    """Whether it has a method ``plain``, and no ``forward`` that a subclass has put before it."""
+    kinds = type(module).__mro__
+    plain, forward = (next((place for place, kind in enumerate(kinds) if name in vars(kind)), None) for name in ("plain", "forward"))
+    return plain is not None and (forward is None or plain <= forward)
 
 
 def _replace_layers(module: nn.Module, done: dict[nn.Module, nn.Module]) -> nn.Module:
@@ -93,7 +96,7 @@ def _merge_batch_norms(traced: fx.GraphModule) -> None:
 
 
 def _merge(conv: nn.Module, norm: nn.Module) -> nn.Module | None:
-    if isinstance(conv, SteeredConv) and isinstance(norm, GBatchNorm):
+    if isinstance(conv, SteeredConv) and _has_plain(conv) and isinstance(norm, GBatchNorm):
         scale, shift = (values.repeat_interleave(conv.group.size) for values in norm.scale_and_shift())
         bias = conv.plane_bias()
         return PlainFieldConv(conv.kernel() * scale[:, None, None, None], shift if bias is None else shift + bias * scale, conv.group.size)

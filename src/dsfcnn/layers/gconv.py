@@ -40,6 +40,8 @@ class GConv2d(SteeredConv):
     def kernel(self) -> Tensor:
         return hidden_bank(self.weight, self.moved, self.offsets)
 
+    plain = SteeredConv.plain  # of this forward; a subclass with another has none
+
     def forward(self, x: Tensor) -> Tensor:
         expect_fields(x, self.in_fields, self.group.size, "GConv2d")
         if self.filters == "steerable" and runs_spectral([x], self.weight, self.kernel_size, self.group):

@@ -18,12 +18,12 @@ from dsfcnn.basis.context import on_cpu
 from dsfcnn.basis.rings import check_kernel_size
 from dsfcnn.filters.init import expected_gain
 from dsfcnn.layers.fixed import FixedTensors
+from dsfcnn.layers.length import length
 from dsfcnn.layers.shapes import expect_channels, expect_fields, expect_positive
 from dsfcnn.layers.steered import PlainFieldConv
 
 RINGS = 4  # N of the paper's count, for 7x7
 _RING_WIDTH = 0.5  # pixels, as in Worrall's code
-_TINY = 1e-12  # keeps the gradient of |z| finite at 0
 
 
 @cache
@@ -114,8 +114,8 @@ class HarmonicConv2d(FixedTensors):
 
 
 def _magnitude(x: Tensor) -> Tensor:
-    """|z| of every complex plane: (N, C, S, H, W) -> (N, C, S / 2, H, W)."""
-    return (x.unflatten(2, (-1, 2)).square().sum(3) + _TINY).sqrt()
+    """|z| of every complex plane, at least in single precision: (N, C, S, H, W) -> (N, C, S / 2, H, W)."""
+    return length(x.unflatten(2, (-1, 2)), dim=3)
 
 
 class HarmonicNorm(nn.Module):
@@ -127,12 +127,12 @@ class HarmonicNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         magnitude = _magnitude(x)
-        wanted = self.norm(magnitude.flatten(1, 2)).relu().unflatten(1, magnitude.shape[1:3])
-        return (x.unflatten(2, (-1, 2)) * (wanted / magnitude).unsqueeze(3)).flatten(2, 3)
+        wanted = self.norm(magnitude.flatten(1, 2).to(x.dtype)).relu().unflatten(1, magnitude.shape[1:3])
+        return (x.unflatten(2, (-1, 2)) * (wanted / magnitude).unsqueeze(3)).flatten(2, 3).to(x.dtype)
 
 
 class HarmonicMagnitude(nn.Module):
     """Invariant maps: magnitudes summed over frequencies. (N, C, S, H, W) -> (N, C, H, W)."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return _magnitude(x).sum(2)
+        return _magnitude(x).sum(2).to(x.dtype)

@@ -32,6 +32,8 @@ class LiftConv2d(SteeredConv):
     def kernel(self) -> Tensor:
         return lifting_bank(self.weight, self.moved)
 
+    plain = SteeredConv.plain  # of this forward; a subclass with another has none
+
     def forward(self, x: Tensor) -> Tensor:
         expect_channels(x, self.in_channels, "LiftConv2d")
         y = F.conv2d(x, self.kernel(), self.plane_bias(), padding=self.kernel_size // 2)

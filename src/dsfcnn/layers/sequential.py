@@ -14,8 +14,8 @@ class FieldSequential(nn.Sequential):
     """As nn.Sequential, for layers of G-feature maps; may read several maps as if they were joined along their fields.
 
     Where the spectral kernel computes a G-convolution, the batch norm and ReLU before it happen while it reads, and maps are not
-    joined in memory; batch norm and ReLU by themselves are one pass. A layer with hooks is called as it is, so that they see what they
-    expect.
+    joined in memory; batch norm and ReLU by themselves are one pass. A layer with hooks, or with a ``forward`` of its own, is called as it
+    is.
     """
 
     def forward(self, *maps: Tensor) -> Tensor:
@@ -34,14 +34,19 @@ class FieldSequential(nn.Sequential):
 
 def _flat(layers: nn.Sequential) -> Iterator[nn.Module]:
     for layer in layers:
-        if isinstance(layer, nn.Sequential) and not _has_hooks(layer):
+        if isinstance(layer, nn.Sequential) and _is(layer, nn.Sequential, FieldSequential) and not has_hooks(layer):
             yield from _flat(layer)
         else:
             yield layer
 
 
-def _has_hooks(layer: nn.Module) -> bool:
+def has_hooks(layer: nn.Module) -> bool:
     return bool(layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks)
+
+
+def _is(layer: nn.Module, *kinds: type[nn.Module]) -> bool:
+    """Of a kind, and with its ``forward``: a subclass may have another."""
+    return isinstance(layer, kinds) and any(type(layer).forward is kind.forward for kind in kinds)
 
 
 def _at_once(layers: list[nn.Module], joined: Joined) -> tuple[int, Tensor | None]:
@@ -58,12 +63,13 @@ def _at_once(layers: list[nn.Module], joined: Joined) -> tuple[int, Tensor | Non
 
 def _joins(joined: Joined, norm: GBatchNorm, relu: nn.Module) -> bool:
     """Whether batch norm and ReLU can be merged for these maps; what does not fit goes to the layers, which say why."""
-    if _has_hooks(norm) or _has_hooks(relu) or not joined.fit(norm.num_features):
+    known = _is(norm, GBatchNorm) or type(norm).batch_moments is not GBatchNorm.batch_moments  # one that has its own way to do this
+    if not known or not _is(relu, nn.ReLU) or has_hooks(norm) or has_hooks(relu) or not joined.fit(norm.num_features):
         return False
     return reads_fields([*joined.maps, *norm.parameters()]) and (joined.numbers() > 1 or not norm.training)
 
 
 def _spectral(joined: Joined, conv: GConv2d) -> bool:
-    if _has_hooks(conv) or conv.filters != "steerable" or not joined.fit(conv.in_fields, conv.group.size):
+    if not _is(conv, GConv2d) or has_hooks(conv) or conv.filters != "steerable" or not joined.fit(conv.in_fields, conv.group.size):
         return False
     return runs_spectral(joined.maps, conv.weight, conv.kernel_size, conv.group)

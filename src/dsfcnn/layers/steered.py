@@ -109,5 +109,6 @@ class PlainFieldConv(nn.Module):
             self.conv.bias = nn.Parameter(bias.detach().clone())
 
     def forward(self, x: Tensor) -> Tensor:
-        planes = x.flatten(1, 2) if x.dim() == 5 else x
-        return self.conv(planes).unflatten(1, (-1, self.size))
+        y = self.conv(x.flatten(1, 2) if x.dim() == 5 else x)
+        # Not unflatten: the exporter to ONNX would take height and width for constants from there on.
+        return y.reshape(y.shape[0], self.conv.out_channels // self.size, self.size, *y.shape[-2:])

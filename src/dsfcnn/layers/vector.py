@@ -11,20 +11,20 @@ from torch import Tensor, nn
 from dsfcnn.filters import draw_weights, rotated_basis
 from dsfcnn.groups import Group, parse_group
 from dsfcnn.layers.fixed import FixedTensors
+from dsfcnn.layers.length import length
 from dsfcnn.layers.shapes import expect_channels, expect_fields, expect_positive
-
-_TINY = 1e-12  # keeps the gradient of a length finite at 0
 
 
 class VectorConv2d(FixedTensors):
     """Ordinary filters in n orientations; the strongest response, if positive, becomes an arrow in its direction.
 
     (N, in_fields, 2, H, W) -> (N, out_fields, 2, H, W), or with ``lifts`` from images (N, in_fields, H, W). Between vector maps a filter
-    is itself a vector field, two numbers per pixel; turning it turns its arrows too.
+    is itself a vector field, two numbers per pixel; turning or mirroring it does so to its arrows too.
     """
 
     moved: Tensor  # G L K K
     directions: Tensor  # G 2
+    turns: Tensor  # G 2 2: to, from; what each element does to an arrow
 
     def __init__(self, in_fields: int, out_fields: int, kernel_size: int = 7, *, group: str | Group = "C8", lifts: bool = False):
         super().__init__()
@@ -37,10 +37,14 @@ class VectorConv2d(FixedTensors):
         self.reset_parameters()
 
     def fixed(self) -> dict[str, Tensor]:
-        angles = torch.tensor([self.group.angle(element) for element in range(self.group.size)], dtype=torch.float64)
+        elements = range(self.group.size)
+        angles = torch.tensor([self.group.angle(element) for element in elements], dtype=torch.float64)
+        signs = torch.tensor([-1.0 if self.group.mirrors(element) else 1.0 for element in elements], dtype=torch.float64)
+        cosine, sine = angles.cos(), angles.sin()
         return {
             "moved": rotated_basis(self.kernel_size, self.group).moved,
-            "directions": torch.stack((angles.cos(), angles.sin()), dim=1),
+            "directions": torch.stack((cosine, sine), dim=1),
+            "turns": torch.stack((torch.stack((cosine, -signs * sine), 1), torch.stack((sine, signs * cosine), 1)), 1),
         }
 
     def reset_parameters(self) -> None:
@@ -55,9 +59,7 @@ class VectorConv2d(FixedTensors):
         if self.lifts:
             bank = torch.einsum("oicl,tlhw->otichw", self.weight, self.moved)
         else:
-            cosine, sine = self.directions.unbind(1)
-            turns = torch.stack((torch.stack((cosine, -sine), 1), torch.stack((sine, cosine), 1)), 1)  # t, to, from
-            bank = torch.einsum("oicl,tdc,tlhw->otidhw", self.weight, turns, self.moved)
+            bank = torch.einsum("oicl,tdc,tlhw->otidhw", self.weight, self.turns, self.moved)
         return bank.flatten(2, 3).flatten(0, 1)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -131,4 +133,4 @@ class VectorLength(nn.Module):
     """Invariant maps: the lengths of the arrows. (N, C, 2, H, W) -> (N, C, H, W)."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return (x.square().sum(2) + _TINY).sqrt()
+        return length(x, dim=2).to(x.dtype)
