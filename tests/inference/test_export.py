@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 
@@ -60,6 +61,26 @@ def test_onnx_predicts_what_the_folder_does(folder, tmp_path):
         for head, values in wanted.items():
             np.testing.assert_allclose(found[head], values, atol=1e-4, rtol=1e-3)
     assert theirs.segment(image).shape == (70, 50)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_onnx_of_fields_takes_every_size(folder, tmp_path):
+    path, _ = folder("steerable-tumour", group="C4", centre=1 / 3)
+    export(path, tmp_path / "m.onnx", "onnx")
+    ours, theirs = dsfcnn.load(path), dsfcnn.load(tmp_path / "m.onnx")
+    for size in [*SIZES, (2, 96, 96)]:
+        images = np.random.default_rng(1).random((size[0], 3, *size[1:]), np.float32)
+        np.testing.assert_allclose(theirs.network.logits(images)["class"], ours.network.logits(images)["class"], atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_onnx_of_digits(folder, tmp_path):
+    path, model = folder("steerable-digits", group="C4")
+    export(path, tmp_path / "m.onnx", "onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    digits = torch.rand(3, 1, 28, 28)
+    with torch.no_grad():
+        np.testing.assert_allclose(session.run(None, {"image": digits.numpy()})[0], model(digits), atol=1e-4, rtol=1e-3)
 
 
 def test_onnx_classifies(folder, tmp_path):

@@ -40,12 +40,25 @@ def write_tissue(path, seed=0, shape=(300, 280), mpp=0.25, task="nuclei", tiled=
     draw = {"nuclei": draw_nuclei, "glands": draw_glands}[task]
     _, truth = draw(seed, Window(0, 0, shape[1], shape[0], mpp))
     image = paint(truth, mpp, task, noise=8, seed=seed)
-    if tiled:
-        options = {"resolution": (1e4 / mpp, 1e4 / mpp), "resolutionunit": "CENTIMETER", "metadata": None}
-        tifffile.imwrite(path, image, tile=(128, 128), photometric="rgb", compression="zlib", **options)
-    else:
-        Image.fromarray(image).save(path)
+    save(path, image, mpp, 128 if tiled else None)
     return image
+
+
+def write_discs(path, centres, shape=(256, 384), block=None):
+    """Round nuclei of 16 pixels' radius around places x, y; a slide of blocks, if they have a size."""
+    truth = np.zeros(shape, np.int32)
+    rows, columns = np.indices(shape)
+    for name, (x, y) in enumerate(centres, 1):
+        truth[(columns - x) ** 2 + (rows - y) ** 2 <= 16**2] = name
+    save(path, paint(truth, 0.25, noise=3), 0.25, block)
+
+
+def save(path, image, mpp, block):
+    if block is None:
+        Image.fromarray(image).save(path)
+    else:
+        options = {"resolution": (1e4 / mpp, 1e4 / mpp), "resolutionunit": "CENTIMETER", "metadata": None}
+        tifffile.imwrite(path, image, tile=(block, block), photometric="rgb", compression="zlib", **options)
 
 
 def results(folder):
@@ -87,6 +100,18 @@ def test_an_image_of_another_resolution_is_answered_on_its_own_pixels(model, tmp
     labels = np.asarray(Image.open(tmp_path / "out" / "a" / "instances.png")).astype(int)
     assert labels.shape == (300, 280)
     assert (rasterise(read_geojson(tmp_path / "out" / "a" / "nuclei.geojson"), labels.shape) == labels).all()
+
+
+def test_an_image_is_taken_at_the_models_resolution_whatever_the_network_sees(model, tmp_path):
+    write_discs(tmp_path / "a.png", [(60, 60), (260, 160)])
+    areas = {}
+    for mpp in (None, 0.5):
+        run.predict([tmp_path / "a.png"], "m", tmp_path / str(mpp), Options(workers=0, tile=128, mpp=mpp))
+        areas[mpp] = [float(row["Area um^2"]) for row in table(tmp_path / str(mpp) / "a/measurements.csv")]
+        record = json.loads((tmp_path / str(mpp) / "a/run.json").read_bytes())
+        assert (record["settings"]["slide_mpp"], record["settings"]["mpp"]) == (0.25, mpp or 0.25)
+    assert len(areas[None]) == 2
+    assert areas[0.5] == pytest.approx(areas[None], rel=0.1)
 
 
 @pytest.mark.parametrize("task", ["nuclei", "glands"])
@@ -253,6 +278,34 @@ def test_region_and_annotations_choose_objects_by_their_centre(model, tmp_path):
     assert len(inside) > 3
 
 
+def test_objects_at_the_edge_of_a_region_are_whole_whatever_the_tiles(model, tmp_path):
+    write_discs(tmp_path / "a.png", [(60, 60), (122, 60), (132, 160), (200, 200)])
+    found = {}
+    for tile, region in ((128, None), (128, "0,0,127,256"), (384, "0,0,127,256")):
+        out = tmp_path / f"{tile} {region}"
+        run.predict([tmp_path / "a.png"], "m", out, Options(workers=0, tile=tile, region=region))
+        found[tile, region] = [(row["x"], row["y"], row["Area um^2"]) for row in table(out / "a/measurements.csv")]
+    assert found[128, "0,0,127,256"] == found[384, "0,0,127,256"] == [one for one in found[128, None] if float(one[0]) < 127]
+    assert len(found[128, "0,0,127,256"]) == 2
+
+
+def test_annotations_alone_say_where_to_look(model, tmp_path):
+    def square(x, y, half, kind):
+        ring = [[x - half, y - half], [x + half, y - half], [x + half, y + half], [x - half, y + half], [x - half, y - half]]
+        return {"type": "Feature", "geometry": {"type": "Polygon", "coordinates": [ring]}, "properties": {"objectType": kind}}
+
+    def predict(*features):
+        (tmp_path / "area.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+        options = Options(workers=0, tile=128, within=tmp_path / "area.geojson")
+        return run.predict([tmp_path / "a.png"], "m", tmp_path / str(len(features)), options)
+
+    write_discs(tmp_path / "a.png", [(60, 60), (300, 160), (200, 60)])
+    assert predict(square(60, 60, 50, "annotation"), square(300, 160, 12, "detection")) == {}
+    (row,) = table(tmp_path / "2/a/measurements.csv")
+    assert (float(row["x"]), float(row["y"])) == pytest.approx((60, 60), abs=2)
+    assert "no annotations" in str(predict(square(300, 160, 12, "detection"))["a"])
+
+
 def test_a_slide_without_tissue_is_empty_with_a_notice(model, tmp_path):
     options = {"resolution": (4e4, 4e4), "resolutionunit": "CENTIMETER", "metadata": None}
     tifffile.imwrite(tmp_path / "s.tif", np.full((600, 600, 3), 243, np.uint8), tile=(256, 256), photometric="rgb", **options)
@@ -283,6 +336,18 @@ def test_a_mask_says_where_to_look(model, tmp_path, refused):
     failed = run.predict([tmp_path / "s.tif"], "m", tmp_path / "other", Options(workers=0, tile=128, mask=tmp_path / "mask.png"))
     assert "same proportions" in str(failed["s"])
     assert str(tmp_path) not in (tmp_path / "other" / "summary.csv").read_text()
+
+
+def test_a_mask_has_at_most_as_many_pixels_as_an_image_may_have(model, tmp_path):
+    write_tissue(tmp_path / "s.tif", shape=(128, 256), tiled=True)
+    Image.new("L", (16, 8), 255).save(tmp_path / "mask.png")
+    failed = {}
+    for most in (127, 128):
+        options = Options(workers=0, tile=128, mask=tmp_path / "mask.png", max_pixels=most)
+        failed[most] = run.predict([tmp_path / "s.tif"], "m", tmp_path / str(most), options)
+    assert "mask.png: 16 x 8 pixels, more than 127" in str(failed[127]["s"])
+    assert isinstance(failed[127]["s"], DataError)
+    assert failed[128] == {}
 
 
 def test_places_are_those_of_one_slide(model, tmp_path, refused):
@@ -326,12 +391,35 @@ def test_damage_is_counted_and_much_of_it_refused(model, tmp_path):
     assert run.predict([tmp_path / "s.tif"], "m", tmp_path / "more", options, resume=True) == {}, "a whole copy of it is another input"
 
 
+def test_a_damaged_block_costs_only_its_own_objects_their_stain(model, tmp_path):
+    write_discs(tmp_path / "good.tif", [(x, y) for x in range(30, 640, 60) for y in range(30, 640, 60)], (640, 640), block=64)
+    with tifffile.TiffFile(tmp_path / "good.tif") as tiff:
+        start, length = tiff.pages[0].dataoffsets[22], tiff.pages[0].databytecounts[22]
+    content = bytearray((tmp_path / "good.tif").read_bytes())
+    content[start : start + length] = bytes(length)
+    (tmp_path / "bad.tif").write_bytes(content)
+    options = Options(workers=0, tile=640, find_mask=False)
+    assert run.predict([tmp_path / "good.tif", tmp_path / "bad.tif"], "m", tmp_path / "out", options) == {}
+    good, bad = (
+        {
+            (row["x"], row["y"]): row["Hematoxylin OD mean"]
+            for row in table(tmp_path / "out" / name / "measurements.csv")
+            if not (108 <= float(row["x"]) < 212 and 108 <= float(row["y"]) < 212)  # the block is at 128, 128
+        }
+        for name in ("good", "bad")
+    )
+    assert bad == good
+    assert len(good) > 100
+    assert all(float(stain) for stain in good.values()), "white has none"
+
+
 @pytest.mark.parametrize(
     ("paths", "name", "words"),
     [
         (["a.png", "other/a.png"], None, "would both write to a"),
         (["a.png", "other/b.png"], "x", "names one input"),
         (["a.png"], "../x", "cannot name a folder"),
+        (["summary.csv.png"], None, "cannot name a folder"),
         (["other"], None, "no images or slides"),
     ],
 )

@@ -322,3 +322,13 @@ def test_norms_without_statistics(x):
         assert_same(dsfcnn.fold(kept)(x), kept(x))
     with pytest.raises(dsfcnn.errors.UsageError, match="track_running_stats"):
         dsfcnn.fold(nn.Sequential(LiftConv2d(3, 4, 3), GBatchNorm(4, track_running_stats=False)))
+
+
+class Raised(GConv2d):
+    def forward(self, x):
+        return super().forward(x) + 1
+
+
+def test_a_layer_with_a_forward_of_its_own_stays(as_trained, x):
+    model = as_trained(nn.Sequential(LiftConv2d(3, 4, 5), Raised(4, 4, 5), GBatchNorm(4))).eval()
+    torch.testing.assert_close(dsfcnn.fold(model)(x), model(x), atol=1e-4, rtol=1e-4)

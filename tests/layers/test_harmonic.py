@@ -241,3 +241,9 @@ def test_mistakes(refused):
         HarmonicConv2d(3, 2, max_frequency=1)(torch.zeros(1, 3, 6, 8, 8))
     with refused(UsageError, fix="give 1 or more"):
         HarmonicConv2d(3, 2, max_frequency=0)
+
+
+def test_half_precision_has_no_zeros_to_divide_by():
+    norm = HarmonicNorm(2, max_frequency=1).eval().half()
+    norm.norm.bias.data.fill_(0.5)
+    assert norm(torch.zeros(1, 2, 4, 3, 3, dtype=torch.float16)).isfinite().all()

@@ -7,6 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import dsfcnn
 from dsfcnn.kernels import backend, calls, library
@@ -148,3 +150,89 @@ def test_without_gradients_maps_are_written_over_only_where_nobody_sees_it(first
         found = model(x)
     assert torch.equal(found, wanted)
     assert torch.equal(x, before)
+
+
+class Residual(nn.Sequential):
+    def forward(self, x):
+        return x + super().forward(x)
+
+
+class Raised(GConv2d):
+    def forward(self, x):
+        return super().forward(x) + 1
+
+
+class Leaky(nn.ReLU):
+    def forward(self, x):
+        return nn.functional.leaky_relu(x, 0.2)
+
+
+@pytest.mark.parametrize(
+    "layers",
+    [
+        lambda: [Residual(GConv2d(4, 4, 5), nn.ReLU())],
+        lambda: [Raised(4, 4, 5)],
+        lambda: [GBatchNorm(4), Leaky(), GConv2d(4, 4, 5)],
+    ],
+)
+def test_a_forward_of_ones_own_is_called(layers):
+    made, x = layers(), torch.randn(2, 4, 8, 12, 12)
+    plain = nn.Sequential(*copy.deepcopy(made))
+    torch.testing.assert_close(FieldSequential(*made)(x), plain(x), atol=1e-5, rtol=1e-5)
+
+
+def test_hooks_on_dense_units_fire():
+    block, x, seen = GDenseBlock(4, 2, middle=4, growth=2), torch.randn(2, 4, 8, 12, 12), []
+    wanted = block(x)
+    for layer in (block.units[1], block.units[1].body, block.closing):
+        layer.register_forward_hook(lambda layer, given, made: seen.append(type(layer).__name__))
+    torch.testing.assert_close(block(x), wanted, atol=1e-5, rtol=1e-5)
+    assert seen == ["_Body", "GDenseUnit", "_Body"]
+
+
+@pytest.fixture
+def default_dtype():
+    before = torch.get_default_dtype()
+    yield torch.set_default_dtype
+    torch.set_default_dtype(before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_the_callers_default_type_is_not_that_of_the_maps(dtype, default_dtype):
+    block, x = nn.Sequential(GDenseBlock(4, 1, middle=4, growth=2), MaxPool(2)), torch.randn(2, 4, 8, 12, 12)
+    wanted = block(x)
+    wanted.sum().backward()
+    gradients = [parameter.grad.clone() for parameter in block.parameters()]
+    block.zero_grad()
+    default_dtype(dtype)
+    found = block(x)
+    found.sum().backward()
+    assert torch.equal(found, wanted)
+    assert all(torch.equal(parameter.grad, gradient) for parameter, gradient in zip(block.parameters(), gradients))
+
+
+def test_the_callers_default_device_is_not_that_of_the_maps():
+    conv, x = GConv2d(4, 4), torch.randn(2, 4, 8, 12, 12)
+    wanted = conv(x)
+    with torch.device("meta"):
+        assert torch.equal(conv(x), wanted)
+
+
+def test_other_derivatives_and_tracers_see_ordinary_operations():
+    conv, x, direction = GConv2d(4, 4), torch.randn(2, 4, 8, 12, 12), torch.randn(2, 4, 8, 12, 12)
+    wanted = conv(direction)  # linear: the derivative in a direction
+    with torch.no_grad(), forward_ad.dual_level():
+        tangent = forward_ad.unpack_dual(conv(forward_ad.make_dual(x, direction))).tangent
+    torch.testing.assert_close(tangent, wanted, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(torch.func.jvp(conv, (x,), (direction,))[1], wanted, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(torch.func.vmap(conv)(x[None])[0], conv(x), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(make_fx(conv)(x)(direction), wanted, atol=1e-4, rtol=1e-4)
+
+
+def test_weights_may_be_assigned_to_a_model_without_memory():
+    model = dsfcnn.create("steerable-digits", width=0.1).eval()
+    with torch.device("meta"):
+        empty = dsfcnn.create("steerable-digits", width=0.1).eval()
+    empty.load_state_dict(model.state_dict(), assign=True)
+    x = torch.rand(2, 1, 28, 28)
+    assert torch.equal(empty(x), model(x))

@@ -10,6 +10,7 @@ from torch import nn
 from dsfcnn.errors import ShapeError
 from dsfcnn.layers.pool import MagnitudePool
 from dsfcnn.layers.vector import VectorConv2d, VectorLength, VectorNorm
+from dsfcnn.testing import assert_equivariant
 
 ORIENTATIONS = {"C4": 4, "C8": 8, "C12": 12}
 
@@ -265,3 +266,10 @@ def test_mistakes(refused):
         VectorConv2d(3, 2, lifts=True)(torch.zeros(1, 1, 8, 8))
     with refused(ShapeError, fix=""):
         VectorConv2d(3, 2)(torch.zeros(1, 3, 4, 8, 8))
+
+
+def test_mirrored_images_give_mirrored_arrows():
+    network = nn.Sequential(
+        VectorConv2d(3, 2, 5, group="D4", lifts=True), VectorConv2d(2, 2, 5, group="D4"), VectorConv2d(2, 2, 5, group="D4"), VectorLength()
+    ).double()
+    assert_equivariant(network, torch.rand(1, 3, 16, 16, dtype=torch.float64), group="D4")

@@ -137,6 +137,19 @@ def test_cmyk_and_separate_channels_are_refused(write_slide, drawn, tmp_path, re
             open_slide(tmp_path / "a.tif", mpp=0.5)
 
 
+@pytest.mark.parametrize("kind", ["unassalpha", "assocalpha"])
+def test_what_is_transparent_in_a_tiled_tiff_is_white(kind, drawn, tmp_path):
+    inner = np.s_[20:180, 10:190]
+    picture = np.zeros((200, 200, 4), np.uint8)
+    picture[(*inner, np.s_[:3])], picture[(*inner, 3)] = drawn[inner], 255
+    tifffile.imwrite(tmp_path / "a.tif", picture, tile=(64, 64), photometric="rgb", extrasamples=[kind])
+    wanted = np.full((200, 200, 3), 255, np.uint8)
+    wanted[inner] = drawn[inner]
+    with open_slide(tmp_path / "a.tif", mpp=0.5) as slide:
+        assert slide.reader == "openslide"
+        assert (slide.read(0, 0, 200, 200) == wanted).all()
+
+
 def test_strips_that_cannot_be_read_in_parts_are_refused(tmp_path, refused):
     """An OME-TIFF of one strip of 10^8 pixels that holds nothing."""
     tifffile.imwrite(tmp_path / "a.ome.tif", shape=(10_000, 10_000, 3), dtype=np.uint8, photometric="rgb")

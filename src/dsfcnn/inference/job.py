@@ -129,7 +129,8 @@ class Job:
         if tissue is not None:
             write_mask(self.results / "tissue_mask.png", tissue.mask, tissue.unreadable)
         counts = self._write(slide, grid, tiles, _centres(tissue, area), places, progress)
-        looked_at = sum(grid.core(tile).area for tile in tiles) * (grid.mpp / 1000) ** 2
+        inside = (core for core in map(grid.core, tiles) if _wanted(grid.level0(core), None, area))
+        looked_at = sum(core.area for core in inside) * (grid.mpp / 1000) ** 2
         tissue_mm2 = round(looked_at if tissue is None else tissue.area, 6)
         return {**counts, "tiles": len(tiles), "unreadable_tiles": broken, "tissue_mm2": tissue_mm2}, seconds
 

@@ -1,0 +1,18 @@
+"""Which files of a folder are inputs."""
+
+from dsfcnn.inference import inputs
+
+
+def test_a_dicom_slide_in_a_folder_is_one_input(tmp_path, monkeypatch):
+    series = {"a.dcm": "one", "b.dcm": "two", "c.DCM": "one", "d.dcm": None, "e.dcm": None, "f.czi": "one", "g.txt": "three"}
+    for name in series:
+        (tmp_path / name).touch()
+    monkeypatch.setattr(inputs, "quick_hash", lambda path: series[path.name])
+    found = inputs.collect([tmp_path], None, tmp_path.parent / "out")
+    assert [one.path.name for one in found] == ["a.dcm", "b.dcm", "d.dcm", "e.dcm", "f.czi"]
+
+
+def test_unreadable_dicom_files_stay_inputs_of_their_own(tmp_path):
+    for name in ("a.dcm", "b.dcm"):
+        (tmp_path / name).write_bytes(bytes(128) + b"DICM" + bytes(600))
+    assert [one.name for one in inputs.collect([tmp_path], None, tmp_path.parent / "out")] == ["a", "b"]
