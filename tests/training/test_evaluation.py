@@ -36,6 +36,20 @@ def test_held_out_images_are_chosen_by_the_seed(squares):
     assert len(choices) > 1
 
 
+def test_slides_are_held_out_whole(squares, monkeypatch):
+    """Two images of each of two slides, as the parts of their regions are called."""
+    data = open_dataset(squares, "train", "folder", 0.25)
+    names = ["a.svs[0]", "b.svs[0]", "a.svs[1]", "b.svs[1]"]
+    slides = type(
+        "Slides", (), {"name": "slides", "classes": data.classes, "source": lambda self, n: names[n], "__len__": lambda self: 4}
+    )()
+    monkeypatch.setattr("dsfcnn.training.images.open_dataset", lambda *given, **options: slides)
+    for seed in range(4):
+        images, valid = open_images(config(squares, held_out=1, seed=seed))
+        assert {len({name[0] for name in sources(part)}) for part in (images, valid)} == {1}
+        assert len(images) == len(valid) == 2
+
+
 @pytest.mark.parametrize("names", [["case 1", "case 3"], ["case 3.png", "case 1.png", "case 1"]])
 def test_held_out_images_by_name(names, squares):
     images, valid = open_images(config(squares, held_out=names))

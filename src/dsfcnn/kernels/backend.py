@@ -13,7 +13,7 @@ from dsfcnn.groups import Cyclic, Group
 from dsfcnn.kernels import bank, library
 
 BACKENDS = ("auto", "dense", "spectral")
-_PLAIN = (Tensor, nn.Parameter, nn.Buffer)  # what is a subclass may mean something else by its numbers
+_PLAIN = (Tensor, nn.Parameter)  # what is a subclass may mean something else by its numbers
 _chosen: str | None = None
 
 # Nanoseconds of each item of `work`, forward and with the backward pass (True), fitted by benchmarks/cost_model.py on one thread of an AMD
