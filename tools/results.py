@@ -102,8 +102,8 @@ def study(folder: Path) -> str:
     return (
         f"## {ABOUT[name]}{'' if folder.name == name else f' ({folder.name})'}\n\n"
         + "".join(f"    {way}\n" for way in commands(by_name))
-        + f"\nScores on {tests[0]['split']} ({tests[0]['images']:,} images), seen once per row and seed; {hours:.1f} CPU hours of training. "
-        f"All rows: {settings}.\n\n{table}\n" + "\n".join(pictures) + "\n"
+        + f"\nScores on {tests[0]['split']} ({tests[0]['images']:,} images), seen once per row and seed; {hours:.1f} CPU hours "
+        f"of training. All rows: {settings}.\n\n{table}\n" + "\n".join(pictures) + "\n"
     )
 
 

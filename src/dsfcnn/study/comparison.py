@@ -224,14 +224,18 @@ def _spread(values: list[float]) -> str:
 
 
 def _plot_scores(study: Study, found: list[Line]) -> Figure:
-    """Score against the number of orientations or of training images, a line for each family."""
+    """Score against the number of orientations or of training images, a line for each family; H-Net, which has all of them, is a level."""
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     families: dict[str, list[tuple[int, float]]] = {}
+    styles = iter(("--", ":"))
     for line in found:
+        family, score = line.row.model.partition("-")[0], mean(line.scores[study.metrics[0]])
+        if family == "hnet":
+            axes.axhline(score, color="grey", linestyle=next(styles), label=line.row.label)
+            continue
         orientations = int(line.row.group[1:]) if line.row.group else 1
-        place = line.row.images or orientations
-        families.setdefault(line.row.model.partition("-")[0], []).append((place, mean(line.scores[study.metrics[0]])))
+        families.setdefault(family, []).append((line.row.images or orientations, score))
     for family, points in families.items():
         axes.plot(*zip(*sorted(points)), marker="o", label=family)
     axes.set(xlabel=study.against, ylabel=f"{study.metrics[0]} ({study.test_split})")
