@@ -62,6 +62,14 @@ def test_filters_draws_pictures_and_does_not_overwrite(tmp_path):
     assert "--overwrite" in again.stderr
 
 
+@pytest.mark.parametrize("command", [("evaluate", "--model", "tumour", "--split", "test"), ("study", "pcam")])
+def test_nothing_is_written_into_the_data(command, tmp_path):
+    done = dsfcnn(*command, "--data", tmp_path, "--out", tmp_path / "scores")
+    assert done.returncode == 2
+    assert "lies in the data" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_filters_draws_those_of_a_shipped_model(tmp_path):
     done = dsfcnn("filters", "--model", "tumour", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
