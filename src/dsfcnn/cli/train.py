@@ -68,6 +68,7 @@ def train(
 def _without_folders(change: str) -> str:
     """A card tells which data, not where on somebody's machine it was."""
     from dsfcnn.slides.source import shown
+    from dsfcnn.training.config import PLACES
 
     key, _, value = change.partition("=")
-    return f"{key}={shown(Path(value).name)}" if key in ("data", "init", "cache", "split_file") else change
+    return f"{key}={shown(Path(value).name)}" if key in PLACES else change

@@ -27,7 +27,7 @@ from dsfcnn.data.masks import relabel
 from dsfcnn.data.pairs import entries
 from dsfcnn.data.polygons import Rings, fill
 from dsfcnn.data.sample import Sample, checked_mpp, place_in
-from dsfcnn.data.split import SPLITS, expect_there, expect_undivided, make_split, read_split
+from dsfcnn.data.split import SPLITS, expect_there, make_split, read_split
 from dsfcnn.errors import DataError, DsfcnnError, UsageError
 from dsfcnn.slides import Slide, open_slide
 from dsfcnn.slides.resolution import UnknownResolution
@@ -159,10 +159,8 @@ def open_split(folder: Path, split: str, mpp: float | None = None, split_file: P
         raise UsageError(
             f"{shown(folder)}: slides are read at the resolution that is wanted; give microns per pixel (mpp=, --mpp, --data-mpp)"
         )
-    divided = split != "all" and (folder / split).is_dir()
-    files, unpaired = _match(folder / split if divided else folder)
+    files, unpaired = _match(folder / split if split != "all" and (folder / split).is_dir() else folder)
     if split_file:
-        expect_undivided(folder, divided)
         chosen = {name for name, part in read_split(split_file).items() if part == split}
         expect_there(chosen, {shown(slide.name) for slide, _ in files}, folder)
         files = [pair for pair in files if shown(pair[0].name) in chosen]
@@ -182,14 +180,15 @@ def _match(folder: Path) -> tuple[list[tuple[Path, Path]], list[str]]:
     for path in here:
         if path not in annotations:
             slides.setdefault(path.stem, []).append(path)
-    files, alone = list[tuple[Path, Path]](), list[str]()
+    files, alone, taken = [], [], set()
     for path in annotations:
         stem = path.name.removesuffix(".gz")[: -len(".geojson")]
         found = slides.get(stem, [])
-        if any(found[:1] == [slide] for slide, _ in files):
+        if stem in taken:
             alone.append(f"{shown(path.name)}: its slide has other annotations too; leave one of the files")
         elif len(found) == 1:
             files.append((found[0], path))
+            taken.add(stem)
         else:
             what = "annotations without a slide" if not found else "several files that could be its slide"
             alone.append(f"{shown(path.name)}: {what}; put exactly one slide of the same name beside it")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dsfcnn.data.pairs import IMAGES, Pairs, entries, expect_some, files_in, image_and_label_folders, match_folders
 from dsfcnn.data.sample import Dataset, Sample, checked_mpp, place_in
-from dsfcnn.data.split import SPLITS, expect_there, expect_undivided, make_split, read_split
+from dsfcnn.data.split import SPLITS, expect_there, make_split, read_split
 from dsfcnn.errors import DataError, UsageError
 from dsfcnn.slides import read_image
 from dsfcnn.slides.source import shown
@@ -57,7 +57,6 @@ def open_split(folder: Path, split: str, mpp: float | None = None, split_file: P
     mpp = checked_mpp(mpp)
     inside = folder / split
     if (folder / split).is_dir() and _kind(folder / split):
-        expect_undivided(folder, split_file is not None)
         chosen = None
     else:
         inside = folder

@@ -12,6 +12,7 @@ from dsfcnn.slides.source import shown
 
 # Asked in this order: the first whose files are there is the format.
 _READERS = {"pcam": pcam, "rotmnist": rotmnist, "glas": glas, "crag": crag, "kumar": kumar, "slides": annotated, "folder": own}
+_KNOWN_BY = {"pcam": pcam.is_known_by_table, "kumar": kumar.is_known_by_name}  # other files like theirs may be anybody's
 _DIVIDED = ("folder", "slides")  # a split file may divide them
 _SYNTHETIC = {f"synthetic-{kind}": kind for kind in KINDS}
 FORMATS = (*_READERS, *_SYNTHETIC)
@@ -46,6 +47,8 @@ def open_dataset(
     folder, format = _given(folder, format)
     if split not in there:
         raise UsageError(f"{shown(folder)}: no split {split!r} in the format {format}; it has {', '.join(there) or 'none'}")
+    if split_file is not None and (folder / split).is_dir():
+        raise UsageError(f"{shown(folder)}: has folders for its splits; leave the split file away")
     if format == "rotmnist":
         return rotmnist.open_split(folder, split, None if cache is None else Path(cache))
     division = {"split_file": None if split_file is None else Path(split_file)} if format in _DIVIDED else {}
@@ -84,10 +87,6 @@ def _given(folder: str | Path | None, format: str) -> tuple[Path, str]:
 def recognise(folder: Path) -> str:
     """The format of the files in a folder."""
     for name, reader in _READERS.items():
-        if name == "kumar" and not kumar.is_known_by_name(folder):
-            continue  # images and labels by split may be anybody's
-        if name == "pcam" and not pcam.is_known_by_table(folder):
-            continue
-        if reader.splits(folder):
+        if (name not in _KNOWN_BY or _KNOWN_BY[name](folder)) and reader.splits(folder):
             return name
     raise DataError(f"{shown(folder)}: no data set in a known layout; see docs/data.md, or give the format")

@@ -69,8 +69,3 @@ def expect_there(chosen: set[str] | None, names: set[str], folder: Path) -> None
     missing = sorted((chosen or set()) - names)
     if missing:
         raise DataError(f"{shown(folder)}: the split file names {missing[0]!r}, which is not here; make a new split")
-
-
-def expect_undivided(folder: Path, divided: bool) -> None:
-    if divided:
-        raise UsageError(f"{shown(folder)}: has folders for its splits; leave the split file away")

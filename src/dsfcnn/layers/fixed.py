@@ -33,7 +33,7 @@ class FixedTensors(nn.Module):
         """Parameters that are assigned may bring another device or type; the fixed tensors follow them."""
         super()._load_from_state_dict(*arguments, **options)
         like = next(self.parameters(), None)
-        if like is not None:
+        if like is not None and any(_is_unlike(buffer, like) for buffer in self.buffers(recurse=False)):
             for name, tensor in self._fixed().items():
                 setattr(self, name, _cast(tensor, like.device, like.dtype))
 
@@ -43,6 +43,10 @@ class FixedTensors(nn.Module):
             buffer = getattr(self, name)
             setattr(self, name, _cast(tensor, buffer.device, buffer.dtype))
         return self
+
+
+def _is_unlike(buffer: Tensor, like: Tensor) -> bool:
+    return buffer.device != like.device or (buffer.is_floating_point() and buffer.dtype != like.dtype)
 
 
 def _cast(tensor: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:

@@ -16,7 +16,8 @@ from dsfcnn.errors import MissingInputError, UsageError
 from dsfcnn.tasks import get
 
 _LARGEST, _DEEPEST = 1 << 20, 50  # bytes and levels of a configuration file
-_TEXTS = {"data", "split_file", "init", "cache", "train_split", "valid_split", "licence"}  # settings that are names or sentences
+PLACES = {"data", "split_file", "init", "cache"}  # settings that are paths
+_TEXTS = PLACES | {"train_split", "valid_split", "licence"}  # names and sentences
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 
@@ -146,8 +147,10 @@ def parse_change(key: str, value: str) -> Any:
     ('cohort #2', None, 8)
     """
     if key in _TEXTS:
-        if not value.isprintable() and any("\ud800" <= c <= "\udfff" for c in value):
-            raise UsageError(f"{key}: a name that is not UTF-8; give it another, or a link to it")
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"{key}: a name that is not UTF-8; give it another, or a link to it") from None
         return None if value in ("", "null") else value
     return parse(value.encode("utf-8", "surrogateescape"), key)
 

@@ -27,7 +27,7 @@ from dsfcnn.tasks.metrics.results import Results
 from dsfcnn.tasks.task import Segmentation, with_settings
 from dsfcnn.training import loop, report
 from dsfcnn.training.averaging import settle
-from dsfcnn.training.config import TrainConfig, check, parse
+from dsfcnn.training.config import PLACES, TrainConfig, check, parse
 from dsfcnn.training.distributed import Processes
 from dsfcnn.training.evaluation import evaluate
 from dsfcnn.training.images import open_images
@@ -279,7 +279,7 @@ def model_card(config: TrainConfig, task: Task, mpp: float, state: State, result
             f"## Validation ({valid}), after {state.step} steps, seed {config.seed}\n\n{results.table()}\n"
             f"The best of this run's validations; a test on other data is the fair figure.\n\n"
         )
-    places = {key: value and shown(Path(value).name) for key, value in config.model_dump(include={"init", "split_file", "cache"}).items()}
+    places = {key: value and shown(Path(value).name) for key, value in config.model_dump(include=PLACES - {"data"}).items()}
     settings = ", ".join(f"{key} {value}" for key, value in {**config.model_dump(exclude={"data"}), **places}.items())
     parameters = f"{count['live']:,} learned parameters ({count['paper']:,} as the paper counts)"
     return (
