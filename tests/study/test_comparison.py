@@ -11,7 +11,7 @@ import yaml
 
 from dsfcnn.errors import Interrupted, UsageError
 from dsfcnn.models import count_parameters, create, names
-from dsfcnn.study.comparison import configuration, run_study, write_table
+from dsfcnn.study.comparison import configuration, lines, run_study, write_table
 from dsfcnn.study.plans import STUDIES
 from dsfcnn.tasks.metrics.auc import auc
 
@@ -113,7 +113,12 @@ def test_rows_of_tumour_stand_beside_the_first_on_the_same_images(tmp_path):
     assert cnn[column] == ""
     value, low, high = (float(number) for number in re.findall(r"[+-][\d.]+", steerable[column]))
     assert low <= value <= high
-    assert value == pytest.approx(auc(tests[0]["label"], tests[1]["p_tumour"]) - auc(tests[0]["label"], tests[0]["p_tumour"]), abs=1e-4)
+    lead = auc(tests[0]["label"], tests[1]["p_tumour"]) - auc(tests[0]["label"], tests[0]["p_tumour"])
+    assert value == pytest.approx(lead, abs=1e-4)
+    shutil.copytree(tmp_path / "runs" / "steerable-tumour-C8-seed0", tmp_path / "runs" / "steerable-tumour-C8-seed1")
+    again = tmp_path / "runs" / "steerable-tumour-C8-seed1" / "test.json"
+    again.write_text(json.dumps({**tests[1], "p_tumour": tests[0]["p_tumour"]}))  # a second seed that leads by nothing
+    assert lines(STUDIES["pcam"], tmp_path)[1].ahead.value == pytest.approx(lead / 2)
 
 
 def test_rows_of_fewer_images_are_trained_on_so_many(tmp_path):

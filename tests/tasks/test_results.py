@@ -145,6 +145,8 @@ def test_the_difference_of_two_models():
     assert paired.high - paired.low < single.high - single.low  # the pairing helps
     back = metrics.auc_difference(labels, worse, good)
     assert (back.low, back.high) == pytest.approx((-paired.high, -paired.low))
+    runs = metrics.auc_difference(labels, [good, worse], worse)  # of two runs, one of which is no better
+    assert runs == pytest.approx([half / 2 for half in paired])
 
 
 def test_empty_maps():

@@ -164,20 +164,22 @@ class Line:
     parameters: int
     scores: dict[str, list[float]]
     curve: dict[str, list[float]]  # of the first seed
-    ahead: Estimate | None  # AUC minus the first row's, on the same images of the validation and test splits; of the first seed
+    ahead: Estimate | None  # AUC minus the first row's, means over seeds, on the same images of the validation and test splits
 
 
 def lines(study: Study, out: Path) -> list[Line]:
     """The rows of which a seed is finished."""
     found: list[Line] = []
-    first = None
+    first: list[dict[str, Any]] = []
     for row in study.rows:
         tests = [json.loads(path.read_text()) for path in sorted((out / "runs").glob(f"{row.folder}-seed*/test.json"))]
         if not tests:
             continue
         scores = {name: [test["scores"][name] for test in tests] for name in study.metrics}
-        first = first or tests[0]
-        ahead = auc_difference(first["label"], tests[0]["p_tumour"], first["p_tumour"]) if "label" in tests[0] and found else None
+        ahead = None
+        if first and "label" in tests[0]:
+            ahead = auc_difference(tests[0]["label"], *([test["p_tumour"] for test in rows] for rows in (tests, first)))
+        first = first or tests
         found.append(Line(row, tests[0]["parameters"], scores, tests[0]["curve"], ahead))
     return found
 

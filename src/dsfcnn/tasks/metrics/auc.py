@@ -33,17 +33,21 @@ def auc_interval(labels: ArrayLike, scores: ArrayLike, *, resamples: int = 1000,
 def auc_difference(labels: ArrayLike, scores: ArrayLike, other_scores: ArrayLike, *, resamples: int = 1000, seed: int = 0) -> Estimate:
     """AUC of ``scores`` minus AUC of ``other_scores`` on the same images, with the 95 % interval of a paired bootstrap.
 
-    Paired: every resample draws the same images for both, so what makes images hard for both cancels.
+    Paired: every resample draws the same images for both, so what makes images hard for both cancels. Either may have several rows, such as
+    those of networks trained with several seeds, whose AUCs are averaged; the interval is over images alone.
 
-    >>> auc_difference([0, 1, 0, 1], [0.1, 0.9, 0.2, 0.8], [0.1, 0.9, 0.2, 0.8])
-    Estimate(value=0.0, low=0.0, high=0.0)
+    >>> auc_difference([0, 1, 0, 1], [0.1, 0.9, 0.2, 0.8], [[0.1, 0.9, 0.2, 0.8], [0.9, 0.1, 0.8, 0.2]], resamples=20)
+    Estimate(value=0.5, low=0.5, high=0.5)
     """
-    positive, first = _check(labels, scores)
-    _, second = _check(labels, other_scores)
-    drawn = [
-        _weighted(positive, first, counts) - _weighted(positive, second, counts) for counts in resampled_counts(len(first), resamples, seed)
-    ]
-    return interval(auc(labels, scores) - auc(labels, other_scores), np.concatenate(drawn))
+    positive = _check(labels, np.atleast_2d(scores)[0])[0]
+    first, second = ([_check(labels, row)[1] for row in np.atleast_2d(rows)] for rows in (scores, other_scores))
+
+    def lead(counts: NDArray[Any]) -> NDArray[np.float64]:
+        mean, other = (np.mean([_weighted(positive, row, counts) for row in rows], axis=0) for rows in (first, second))
+        return np.asarray(mean - other)
+
+    drawn = [lead(counts) for counts in resampled_counts(len(positive), resamples, seed)]
+    return interval(float(lead(np.ones((1, len(positive))))[0]), np.concatenate(drawn))
 
 
 def _weighted(positive: NDArray[np.bool_], scores: NDArray[Any], counts: NDArray[Any]) -> NDArray[np.float64]:
