@@ -26,6 +26,12 @@ DOCS = Path(__file__).parents[1] / "docs"
 RECORDS = DOCS / "records"
 # Settings that say nothing about the result.
 LEFT_OUT = {"seed", "checkpoint_every", "licence", "init"}
+INTRODUCTION = """# Results
+
+First the models that come with the package, then the comparisons: in each, networks of equal size are trained alike. All of it is written by
+`python tools/results.py`, from the models' [cards](model-cards.md) and from the records of what was trained; the command above a table trains it again. Intervals are of a
+bootstrap over images, and ± is the standard deviation over seeds.
+"""
 ABOUT = {
     "nuclei": "Nuclei, Kumar et al. The paper tests on 14 images, of which these 8 are those of the same organs.",
     "rotmnist": "Digits, rotated MNIST, regenerated: other draws and turns than the paper's.",
@@ -154,7 +160,7 @@ def main() -> None:
     made = [(study if (folder / "runs").exists() else training)(folder) for folder in sorted(RECORDS.iterdir())]
     headings = ("## Shipped model", *(text.partition("\n")[0] for text in made))
     kept = [text.rstrip("\n") + "\n" for text in before if not text.startswith(headings)]
-    page.write_text("\n".join(["# Results\n", shipped_models(), *made, *kept]))
+    page.write_text("\n".join([INTRODUCTION, shipped_models(), *made, *kept]))
 
 
 if __name__ == "__main__":

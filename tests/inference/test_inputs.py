@@ -3,13 +3,14 @@
 from dsfcnn.inference import inputs
 
 
-def test_a_dicom_slide_in_a_folder_is_one_input(tmp_path, monkeypatch):
+def test_a_dicom_slide_of_several_files_is_one_input(tmp_path, monkeypatch):
     series = {"a.dcm": "one", "b.dcm": "two", "c.DCM": "one", "d.dcm": None, "e.dcm": None, "f.czi": "one", "g.txt": "three"}
     for name in series:
         (tmp_path / name).touch()
     monkeypatch.setattr(inputs, "quick_hash", lambda path: series[path.name])
-    found = inputs.collect([tmp_path], None, tmp_path.parent / "out")
-    assert [one.path.name for one in found] == ["a.dcm", "b.dcm", "d.dcm", "e.dcm", "f.czi"]
+    for named in ([tmp_path], [tmp_path / name for name in sorted(series, key=str.lower)[:-1]]):  # as a folder, and as the shell's *
+        found = inputs.collect(named, None, tmp_path.parent / "out")
+        assert [one.path.name for one in found] == ["a.dcm", "b.dcm", "d.dcm", "e.dcm", "f.czi"]
 
 
 def test_unreadable_dicom_files_stay_inputs_of_their_own(tmp_path):

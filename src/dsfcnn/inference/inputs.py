@@ -34,6 +34,7 @@ def collect(paths: Sequence[Path], name: str | None, out: Path) -> list[Input]:
             found += inside
         else:
             found.append(path)
+    found = _one_of_each_series(found)
     if name is not None and len(found) != 1:
         raise UsageError(f"--id names one input but there are {len(found)}; leave it out, or give one input at a time")
     inputs = [Input(path, name or path.stem) for path in found]
@@ -53,10 +54,9 @@ def collect(paths: Sequence[Path], name: str | None, out: Path) -> list[Input]:
 
 def _pictures(folder: Path) -> list[Path]:
     try:
-        found = sorted(one for one in folder.iterdir() if one.suffix.lower() in ENDS and not one.name.startswith("."))
+        return sorted(one for one in folder.iterdir() if one.suffix.lower() in ENDS and not one.name.startswith("."))
     except OSError as error:
         raise MissingInputError(f"{shown(folder)}: cannot be read ({error.strerror}); check its permissions") from error
-    return _one_of_each_series(found)
 
 
 def _one_of_each_series(paths: list[Path]) -> list[Path]:
