@@ -44,7 +44,7 @@ def equivariance_error(
         fade out towards their edge; what remains there is the error of the filters' pixels and of pooling.
     """
     group = parse_group(group)
-    elements = [element for element in range(1, group.size) if angles is None or group.degrees(element) in angles]
+    elements = list(range(1, group.size)) if angles is None else _elements(group, angles)
     return {
         _name(group, element): _worst(_euclidean(want, got) for want, got in pairs)
         for element, pairs in _compare(function, images, group, elements)
@@ -74,6 +74,8 @@ def _compare(
     function: Callable[..., Any], images: Tensor, group: Group, elements: list[int]
 ) -> Iterator[tuple[int, list[tuple[Tensor, Tensor]]]]:
     """For each element: [(expected, computed)] of every output, cut to where they should agree."""
+    if images.dim() not in (4, 5):
+        raise ShapeError(f"images come as (N, C, H, W), or (N, C, G, H, W), but got {tuple(images.shape)}; give a batch even of one")
     with torch.no_grad():
         whole, faded = None, None
         for element in elements:
@@ -90,6 +92,16 @@ def _compare(
             if not group.is_exact(element):
                 pairs = [(_inner(w), _inner(g)) for w, g in pairs]
             yield element, pairs
+
+
+def _elements(group: Group, angles: Collection[float]) -> list[int]:
+    """Those that turn by one of the angles."""
+    degrees = {element: group.degrees(element) for element in range(1, group.size)}
+    found = [element for element, turn in degrees.items() if any(math.isclose(turn, angle, abs_tol=0.01) for angle in angles)]
+    if not found:
+        known = ", ".join(f"{turn:g}" for turn in sorted(set(degrees.values())))
+        raise UsageError(f"angles: {group} turns by none of {list(angles)}, so there is nothing to compare; use some of {known}")
+    return found
 
 
 def _inner(y: Tensor) -> Tensor:

@@ -227,7 +227,9 @@ def test_others_files_are_never_touched(model, tmp_path, refused):
     assert not (tmp_path / "a").exists(), "told before any work"
     with refused(OutputError, "another --out"):
         run.predict(inputs, "m", tmp_path, PLAIN, overwrite=True)
+    assert not (tmp_path / "a").exists(), "told before any work"
     assert [path.name for path in (tmp_path / "b").iterdir()] == ["Data0001.dat"]
+    run.predict(inputs[:1], "m", tmp_path, PLAIN)
     (tmp_path / "a" / "corrected.geojson").write_text("mine")
     run.predict(inputs[:1], "m", tmp_path, PLAIN, overwrite=True)
     assert (tmp_path / "a" / "corrected.geojson").read_text() == "mine"

@@ -36,6 +36,7 @@ from dsfcnn.slides.source import open_file, shown
 _PART = 2048  # pixels a side of what is read at once: 12 MB
 _LARGEST = 2 << 30  # bytes of GeoJSON; a slide with a million nuclei has about 1 GB
 _ENDS = (".geojson", ".geojson.gz")
+_BESIDE = {".xml", ".qpdata", ".json", ".csv", ".txt"}  # what other programs put beside a slide
 _KINDS = ("annotation", "detection", "cell")  # QuPath also has the cores of a tissue array, and tiles
 _OWN = ("metadata", "TIFF resolution tag", "objective power")  # where a slide itself says how large a pixel is
 
@@ -178,17 +179,18 @@ def _match(folder: Path) -> tuple[list[tuple[Path, Path]], list[str]]:
     annotations = [path for path in here if path.name.lower().endswith(_ENDS)]
     slides: dict[str, list[Path]] = {}
     for path in here:
-        if path not in annotations:
-            slides.setdefault(path.stem, []).append(path)
-    files, alone, taken = [], [], set()
+        if path not in annotations and path.suffix.lower() not in _BESIDE:
+            for name in {path.name, path.stem, path.stem.removesuffix(".ome")}:
+                slides.setdefault(name, []).append(path)
+    files, alone, taken = [], [], set[Path]()
     for path in annotations:
-        stem = path.name.removesuffix(".gz")[: -len(".geojson")]
+        stem = path.name[: path.name.lower().rindex(".geojson")]
         found = slides.get(stem, [])
-        if stem in taken:
+        if len(found) == 1 and found[0] in taken:
             alone.append(f"{shown(path.name)}: its slide has other annotations too; leave one of the files")
         elif len(found) == 1:
             files.append((found[0], path))
-            taken.add(stem)
+            taken.add(found[0])
         else:
             what = "annotations without a slide" if not found else "several files that could be its slide"
             alone.append(f"{shown(path.name)}: {what}; put exactly one slide of the same name beside it")
@@ -272,7 +274,8 @@ def read_shapes(path: Path, bounds: tuple[float, float] = (0, 0)) -> list[Shape]
 def _shape_of(feature: dict[str, Any], bounds: np.ndarray) -> Shape | None:
     geometry = feature.get("nucleusGeometry") or feature["geometry"]
     properties = feature.get("properties") or {}
-    kind, class_name = str(properties.get("objectType", "annotation")).lower(), (properties.get("classification") or {}).get("name")
+    kind, classification = str(properties.get("objectType", "annotation")).lower(), properties.get("classification") or {}
+    class_name = classification.get("name") or ": ".join(classification.get("names") or []) or None  # a class derived from others has names
     kinds = {"Polygon": lambda found: [found], "MultiPolygon": list}
     if not geometry or geometry["type"] not in kinds or not geometry["coordinates"]:
         return None

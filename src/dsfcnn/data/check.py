@@ -13,7 +13,7 @@ from dsfcnn.data.annotated import AnnotatedRegions
 from dsfcnn.data.open import open_dataset
 from dsfcnn.data.open import splits as splits_of
 from dsfcnn.data.sample import Dataset, Sample
-from dsfcnn.errors import DsfcnnError
+from dsfcnn.errors import DataError, DsfcnnError
 
 _SHOWN = 12  # pictures of a split in the montage
 _TILE = 256  # pixels of a picture in the montage
@@ -67,7 +67,10 @@ def check_dataset(
     reports, rows, seen = [], [], dict[bytes, tuple[str, str]]()
     duplicates: list[str] = []
     format_name = format
-    for name in [split] if split else splits_of(folder, format, split_file):
+    names = [split] if split else splits_of(folder, format, split_file)
+    if not names:
+        raise DataError(f"{folder}: nothing in the layout of the format {format}; see docs/data.md")
+    for name in names:
         data = open_dataset(folder, name, format, mpp, split_file=split_file, complete=False)
         format_name = data.name
         report, pictures = _check_split(data, name, seen, duplicates, progress)

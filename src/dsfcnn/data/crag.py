@@ -2,13 +2,19 @@
 
 from pathlib import Path
 
-from dsfcnn.data.pairs import Pairs, expect_some, image_and_label_folders, match_folders
+from dsfcnn.data.pairs import Pairs, entries, expect_some, image_and_label_folders, match_folders
 
 MPP = 0.5
 
 
 def _folders(folder: Path) -> tuple[Path, Path] | None:
     return image_and_label_folders(folder, ("images",), ("annotation", "annotations"))
+
+
+def is_known_by_name(folder: Path) -> bool:
+    """Whether the folders are called as the owners do; ``images`` and ``annotations`` may be anybody's, at any resolution."""
+    parts = [folder / name for name in ("train", "valid", "test")]
+    return any({"Images", "Annotation"} <= {path.name for path in entries(part)} for part in parts if part.is_dir())
 
 
 def splits(folder: Path) -> list[str]:

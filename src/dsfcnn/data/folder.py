@@ -89,7 +89,11 @@ def split_folder(folder: Path, seed: int = 0, valid: float = 0.15, test: float =
 def _kind(folder: Path) -> str | None:
     if image_and_label_folders(folder):
         return "pairs"
-    return "classes" if len(_class_folders(folder)) > 1 else None
+    places = [path for name in SPLITS if (path := folder.parent / name).is_dir()] if folder.name in SPLITS else [folder]
+    if any(image_and_label_folders(place) for place in places):  # a split that lacks its labels is none of classes
+        return None
+    classes = {path.name for place in places for path in _class_folders(place)}
+    return "classes" if _class_folders(folder) and len(classes) > 1 else None  # a split may have images of one class
 
 
 def _class_folders(folder: Path) -> list[Path]:

@@ -13,6 +13,7 @@ from PIL import Image
 from dsfcnn.errors import DataError, DsfcnnError
 from dsfcnn.slides.image import MAX_PIXELS, open_picture
 from dsfcnn.slides.source import open_file, read_head, shown
+from dsfcnn.slides.tiff import read_pages
 
 SUFFIXES = (".png", ".tif", ".tiff", ".npy", ".mat")
 _PHOTOMETRIC, _SAMPLE_FORMAT = 262, 339  # tags of a TIFF
@@ -73,6 +74,33 @@ def _expect_size(shape: tuple[int, ...], name: str, max_pixels: int) -> None:
 
 
 def _read_picture(path: str | Path, max_pixels: int, formats: tuple[str, ...]) -> np.ndarray:
+    try:
+        return _read_by_pillow(path, max_pixels, formats)
+    except DataError:
+        ids = _read_by_tifffile(path, max_pixels) if "TIFF" in formats else None
+        if ids is None:
+            raise
+        return ids
+
+
+def _read_by_tifffile(path: str | Path, max_pixels: int) -> np.ndarray | None:
+    """A plane of whole numbers that Pillow does not know: of 64 bits, of 32 with the highest first, in JPEG 2000."""
+    import tifffile
+
+    try:
+        with open_file(path) as stream:
+            read_pages(stream)
+            with tifffile.TiffFile(stream) as file:
+                page = file.pages.first
+                if len(file.pages) > 1 or page.dtype is None or page.dtype.kind not in "iu" or len(page.shape) != 2:
+                    return None
+                _expect_size(page.shape, shown(path), max_pixels)
+                return page.asarray()
+    except Exception:  # a damaged file, of which Pillow's error has told
+        return None
+
+
+def _read_by_pillow(path: str | Path, max_pixels: int, formats: tuple[str, ...]) -> np.ndarray:
     with open_picture(path, formats) as (picture, _, _):
         width, height = picture.size
         _expect_size((height, width), shown(path), max_pixels)

@@ -12,7 +12,8 @@ from dsfcnn.slides.source import shown
 
 # Asked in this order: the first whose files are there is the format.
 _READERS = {"pcam": pcam, "rotmnist": rotmnist, "glas": glas, "crag": crag, "kumar": kumar, "slides": annotated, "folder": own}
-_KNOWN_BY = {"pcam": pcam.is_known_by_table, "kumar": kumar.is_known_by_name}  # other files like theirs may be anybody's
+# Other files like theirs may be anybody's.
+_KNOWN_BY = {"pcam": pcam.is_known_by_table, "crag": crag.is_known_by_name, "kumar": kumar.is_known_by_name}
 _DIVIDED = ("folder", "slides")  # a split file may divide them
 _SYNTHETIC = {f"synthetic-{kind}": kind for kind in KINDS}
 FORMATS = (*_READERS, *_SYNTHETIC)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 from skimage.draw import polygon2mask
 
+_HARDLY = 1e-6  # pixels
 Rings = list[np.ndarray]  # the outline and then its holes, each float (vertices, 2)
 
 
@@ -27,5 +28,7 @@ def fill(instances: np.ndarray, parts: Iterable[Rings], value: int) -> None:
 
 
 def _mask(ring: np.ndarray, left: int, top: int, shape: tuple[int, ...]) -> np.ndarray:
-    corners = ring[:, ::-1] - (top + 0.5, left + 0.5)  # (row, column) with pixel centres at whole numbers
+    # (row, column) with pixel centres at whole numbers, moved a little: a centre on a left or upper edge is inside, on a right or lower one
+    # outside, so that objects keep their areas where they touch.
+    corners = ring[:, ::-1] - (top + 0.5, left + 0.5) - _HARDLY
     return polygon2mask(shape, corners)

@@ -47,11 +47,12 @@ def read_split(path: Path) -> dict[str, str]:
     with open_file(path) as stream:
         text = stream.read().decode("utf-8", "surrogateescape").removeprefix("\ufeff")
     try:
-        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=";" if text.startswith("name;") else ","))
+        first = text.partition("\n")[0]
+        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count)))
     except csv.Error as error:
         raise DataError(f"{shown(path)}: not a table; make it with dsfcnn data split") from error
     header, *lines = rows or [[]]
-    if header != ["name", "split"]:
+    if [title.strip().lower() for title in header] != ["name", "split"]:
         raise DataError(f"{shown(path)}: not a table of name and split; make it with dsfcnn data split")
     split: dict[str, str] = {}
     for number, line in enumerate(lines, 2):

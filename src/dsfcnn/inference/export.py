@@ -20,7 +20,7 @@ from dsfcnn.files import atomic_write
 from dsfcnn.inference.network import OnnxNetwork, TorchNetwork
 from dsfcnn.inference.tiles import ALIGNMENT
 from dsfcnn.layers import MaxPool, Upsample
-from dsfcnn.layers.fold import fold
+from dsfcnn.layers.fold import fold, replace_layer
 from dsfcnn.layers.pool import MagnitudePool
 from dsfcnn.models import load_model, read_config
 from dsfcnn.slides.source import shown
@@ -69,7 +69,7 @@ def _only_even_sizes(plain: nn.Module) -> None:
     even = {MaxPool: _EvenPool, Upsample: _EvenUpsample}
     for name, layer in list(plain.named_modules()):
         if type(layer) in even:
-            plain.set_submodule(name, even[type(layer)]())
+            replace_layer(plain, name, even[type(layer)]())
 
 
 def _torchscript(plain: nn.Module, example: Tensor, stored: dict[str, str]) -> bytes:

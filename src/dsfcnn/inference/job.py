@@ -29,10 +29,11 @@ from dsfcnn.inference.results import Pixels, Spool, classification, measured, wr
 from dsfcnn.inference.state import State, sha256
 from dsfcnn.inference.stitch import RETRY, read_box, tile_probabilities
 from dsfcnn.inference.tiles import Box, Grid, Tile
-from dsfcnn.inference.within import Annotations, Area, parse_region
+from dsfcnn.inference.within import Annotations, Area, contains, parse_region
 from dsfcnn.kernels.memory import give_back_memory
 from dsfcnn.slides import Slide, Tissue, find_tissue, open_slide, read_image
-from dsfcnn.slides.image import MAX_PIXELS
+from dsfcnn.slides.image import MAX_PIXELS, is_transparent
+from dsfcnn.slides.resolution import own_mpp
 from dsfcnn.slides.slide import blocks
 from dsfcnn.slides.source import shown
 from dsfcnn.tasks.task import Segmentation
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from dsfcnn.inference.cohort import Cluster
 
 _MOST_UNREADABLE = 0.01  # of the pixels looked at; beyond that the result would mislead
+_OTHER_MPP = 0.02  # of the slide's own resolution; what is given may be rounded
 _AHEAD = 2  # tiles that are read before the network wants them
 
 Rectangle = tuple[float, float, float, float]  # x, y, width, height on level 0
@@ -84,13 +86,17 @@ class Job:
         with self._opened() as slide:
             grid = self._grid(slide)
             settings = self._settings(slide, grid, backend)
+            area, mask = self._area(slide), self._mask(slide)  # before results that are there make room
             if self.state.begin(settings, resume, overwrite):
                 self.state.discard()
                 return self.state.record()
             if slide.mpp_source == "assumed for a plain image":
                 tell(f"{shown(self.source.name)}: taken at the model's {slide.mpp:g} um per pixel; give --slide-mpp if that is wrong")
+            own = own_mpp(slide.facts)
+            if own is not None and abs(slide.mpp / own - 1) > _OTHER_MPP:
+                tell(f"{shown(self.source.name)}: says {own:.4g} um per pixel but is taken at --slide-mpp {slide.mpp:g}")
             try:
-                counts, seconds = self._predict(slide, grid, tell, progress)
+                counts, seconds = self._predict(slide, grid, area, mask, tell, progress)
             except DataError:
                 self.state.abandon()
                 raise
@@ -111,10 +117,12 @@ class Job:
         self.state.finish(record)
         return record
 
-    def _predict(self, slide: Slide, grid: Grid, tell: Callable[[str], None], progress: Progress) -> tuple[dict[str, Any], float]:
+    def _predict(
+        self, slide: Slide, grid: Grid, area: Area | None, mask: Tissue | None, tell: Callable[[str], None], progress: Progress
+    ) -> tuple[dict[str, Any], float]:
         """All files but the record; returns what was counted, and the seconds until all tiles were there."""
         began = time.perf_counter()
-        area, tissue = self._area(slide), self._tissue(slide)
+        tissue = mask or self._found(slide)
         tiles = [tile for tile in grid.tiles() if _wanted(grid.level0(grid.core(tile)), tissue, None)]
         # An object whose centre lies in the area may reach into a tile beside it, which then is needed too.
         tiles = [tile for tile in tiles if _wanted(grid.level0(grid.window(tile)), None, area)]
@@ -131,8 +139,8 @@ class Job:
         counts = self._write(slide, grid, tiles, _centres(tissue, area), places, progress)
         inside = (core for core in map(grid.core, tiles) if _wanted(grid.level0(core), None, area))
         looked_at = sum(core.area for core in inside) * (grid.mpp / 1000) ** 2
-        tissue_mm2 = round(looked_at if tissue is None else tissue.area, 6)
-        return {**counts, "tiles": len(tiles), "unreadable_tiles": broken, "tissue_mm2": tissue_mm2}, seconds
+        tissue_mm2 = looked_at if tissue is None else tissue.area if area is None else _shared(tissue, area)
+        return {**counts, "tiles": len(tiles), "unreadable_tiles": broken, "tissue_mm2": round(tissue_mm2, 6)}, seconds
 
     def check(self, backend: str) -> None:
         """Refuse to go on with a run that was begun otherwise, before any work is done on any input."""
@@ -174,10 +182,12 @@ class Job:
         """Once for a run that first checks and then goes on: slides have gigabytes."""
         return sha256(self.source.path)
 
-    def _tissue(self, slide: Slide) -> Tissue | None:
-        """Where to look: a plain image was cut out by somebody and is looked at as a whole."""
-        if self.options.mask is not None:
-            return read_mask(self.options.mask, slide, self.options.max_pixels)
+    def _mask(self, slide: Slide) -> Tissue | None:
+        """Where the user says to look."""
+        return None if self.options.mask is None else read_mask(self.options.mask, slide, self.options.max_pixels)
+
+    def _found(self, slide: Slide) -> Tissue | None:
+        """Where to look without a mask: a plain image was cut out by somebody and is looked at as a whole."""
         return find_tissue(slide) if self.options.find_mask and not slide.is_image else None
 
     def _area(self, slide: Slide) -> Area | None:
@@ -229,7 +239,8 @@ class Job:
         if self._open is None:
             slide = self._opened()
             cells = not isinstance(self.predictor.task, Segmentation)  # they are chosen one by one; tiles have been
-            self._open = slide, self._grid(slide), self._tissue(slide) if cells else None, self._area(slide) if cells else None
+            tissue = (self._mask(slide) or self._found(slide)) if cells else None
+            self._open = slide, self._grid(slide), tissue, self._area(slide) if cells else None
         slide, grid, tissue, area = self._open
         picture, damaged = read_box(slide, grid, self._seen(grid, tile))
         self._compute(grid, tile, picture, damaged, tissue, area)
@@ -294,18 +305,29 @@ def _wanted(rectangle: Rectangle, tissue: Tissue | None, area: Area | None) -> b
     return (tissue is None or tissue.touches(*rectangle)) and (area is None or area.touches(*rectangle))
 
 
+def _shared(tissue: Tissue, area: Area) -> float:
+    """Square millimetres of tissue inside an area."""
+    pixels = 0
+    for row, line in enumerate(tissue.mask):
+        places = (np.flatnonzero(line) + 0.5) * tissue.scale
+        pixels += int(np.count_nonzero(area.contain(places, np.full_like(places, (row + 0.5) * tissue.scale))))
+    return pixels * (tissue.mpp / 1000) ** 2
+
+
 def _cells(tissue: Tissue | None, area: Area | None) -> Callable[[Rectangle], bool]:
     return lambda rectangle: _wanted(rectangle, tissue, area)
 
 
 def _centres(tissue: Tissue | None, area: Area | None) -> Callable[[float, float], bool]:
     """Which objects are kept, by their centres: a tile with some tissue has glass too, on which a network may see anything."""
-    return lambda x, y: (tissue is None or tissue.touches(x, y, 0, 0)) and (area is None or area.contains(x, y))
+    return lambda x, y: (tissue is None or tissue.touches(x, y, 0, 0)) and (area is None or contains(area, x, y))
 
 
 def read_mask(path: Path, slide: Slide, max_pixels: int = MAX_PIXELS) -> Tissue:
     """A user's mask: a picture of the whole slide at any resolution, tissue wherever it is not black."""
     picture = read_image(path, max_pixels=max_pixels).max(2) > 0
+    if is_transparent(path):  # it was laid over white, so what is not painted would be tissue
+        raise DataError(f"{shown(path)}: a mask with transparent parts; save it without, black where nothing is to be looked at")
     height, width = picture.shape
     scale = slide.width / width
     if abs(slide.height / scale - height) > 1 + 0.01 * height:

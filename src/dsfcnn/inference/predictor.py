@@ -173,7 +173,7 @@ def load(model: str | Path, device: str = "auto") -> Predictor:
         UsageError: no model of that name, and no such folder; or no such device.
     """
     path, place = find_model(model), find_device(device)
-    if path.suffix == ".onnx" and path.is_file():
+    if path.suffix.lower() == ".onnx" and path.is_file():
         from dsfcnn.inference.export import load_onnx
 
         if device not in ("auto", "cpu"):

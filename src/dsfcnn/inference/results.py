@@ -4,6 +4,7 @@ Objects are written to a temporary file as tiles are merged, and read back from 
 the memory of a row of tiles. Outputs of an image are on its own pixels, those of a slide on the pixels on which its objects were decoded.
 """
 
+import math
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from dsfcnn.inference.tiles import Box, Grid, Tile
 from dsfcnn.slides import Slide, UnreadableRegion
 from dsfcnn.tasks.task import Segmentation
 
+_ROUNDING = 1e-6  # pixels
 _HEADER = struct.Struct("<iiiid")  # x, y, width, height, probability; then the measurements and the packed mask
 _VALUES = struct.Struct(f"<{len(NAMES)}d")
 Damaged = list[tuple[float, float, float, float]]  # x, y, width, height on level 0
@@ -54,14 +56,15 @@ class Pixels:
     def shape(self) -> tuple[int, int]:
         if self.slide.is_image:
             return self.slide.height, self.slide.width
-        return self.grid.height * self.grid.factor, self.grid.width * self.grid.factor
+        height, width = (math.ceil(side / self.scale - _ROUNDING) for side in (self.slide.height, self.slide.width))
+        return min(height, self.grid.height * self.grid.factor), min(width, self.grid.width * self.grid.factor)
 
     def placed(self, found: Found) -> tuple[int, int, np.ndarray] | None:
         """x, y and mask of an object here; None if it has no pixel's centre in it."""
         step = self.grid.factor / self.grid.scale * self.scale  # decode pixels per pixel
         if abs(step - 1) < 1e-9:
-            height, width = self.shape  # the last column and row of decode pixels may lie beyond the image
-            mask = found.mask[: height - found.box.top, : width - found.box.left]
+            height, width = self.shape  # the last columns and rows of decode pixels may lie beyond the image
+            mask = found.mask[: max(0, height - found.box.top), : max(0, width - found.box.left)]
             return (found.box.left, found.box.top, mask) if mask.any() else None
         columns, across = _samples(found.box.left, found.box.right, step, self.shape[1])
         rows, down = _samples(found.box.top, found.box.bottom, step, self.shape[0])

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dsfcnn.errors import DataError, DsfcnnError, MissingInputError, UsageError
+from dsfcnn.errors import DataError, DsfcnnError, MissingInputError, OutputError, UsageError
 from dsfcnn.files import atomic_write, locked
 from dsfcnn.inference.cohort import connect
 from dsfcnn.inference.inputs import Input, collect
@@ -50,16 +50,19 @@ def predict(
     inputs = collect(paths, name, out)
     _expect_places_of_one(options, len(inputs))
     predictor = load(model, device)
+    if predictor.task.name == "digits":
+        raise UsageError("a model of digits looks at single digits, not at images and slides; use dsfcnn.load and classify")
     digest, backend = model_hash(find_model(model)), get_backend()
     with locked(out), connect(scheduler, find_model(model), predictor.network.device, backend, options.workers) as cluster:
         jobs = [Job(predictor, source, out, options, digest, cluster) for source in inputs]
+        _expect_own_summary(out / SUMMARY)
         for left in out.glob(f".{SUMMARY}.*"):  # by a run that was killed
             left.unlink()
         for job in jobs:
             if resume:
                 with suppress(DataError, MissingInputError):  # files that cannot be read are dealt with when their turn comes
                     job.check(backend)
-            elif not overwrite:
+            elif not overwrite or not job.state.is_begun():
                 job.state.expect_new()
         failed: dict[str, DsfcnnError] = {}
         rows: list[dict[str, Any]] = []
@@ -98,10 +101,24 @@ def _expect_places_of_one(options: Options, inputs: int) -> None:
 
 def _reason(error: DsfcnnError, source: Input, options: Options) -> str:
     """Without paths, which may tell more than results should."""
-    text = str(error).replace(shown(source.path), source.name)
-    for path, name in ((options.mask, "mask"), (options.within, "annotations")):
-        text = text if path is None else text.replace(shown(path), name)
+    text = str(error)
+    for path, name in ((source.path, source.name), (options.mask, "mask"), (options.within, "annotations")):
+        if path is not None and text.startswith(f"{shown(path)}:"):
+            text = name + text.removeprefix(shown(path))
     return text
+
+
+def _expect_own_summary(path: Path) -> None:
+    """A summary of earlier inputs makes room for that of these; another table of the same name does not."""
+    try:
+        with path.open("rb") as stream:
+            ours = stream.read(64).startswith(",".join(_COLUMNS[:3]).encode())
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise OutputError(f"{shown(path)}: {error.strerror}; give another --out") from error
+    if not ours:
+        raise OutputError(f"{shown(path)}: not the summary of a run; give another --out")
 
 
 def _write_summary(path: Path, rows: list[dict[str, Any]]) -> None:

@@ -23,7 +23,8 @@ from dsfcnn.slides.source import open_file
 _FOLDER, _SETTINGS, RECORD = ".state", "settings.json", "run.json"
 _OBJECTS = tuple(f"{task}.geojson{end}" for task in ("nuclei", "glands", "tumour") for end in ("", ".gz"))
 _PICTURES = ("instances.png", "instances.tif", "overlay.png", "probability*.tif", "tissue_mask.png")
-_RESULTS = (*_OBJECTS, *_PICTURES, "measurements.csv", RECORD)
+_VIEWED = ".objects.npz"  # objects as the viewer keeps them
+_RESULTS = (*_OBJECTS, *_PICTURES, "measurements.csv", _VIEWED, RECORD)
 
 
 class State:
@@ -75,19 +76,23 @@ class State:
                 raise OutputError(f"{path}: {error.strerror}; give another --out, or --id") from error
             except (ValueError, KeyError, TypeError) as error:
                 raise OutputError(f"{path}: not the record of a run; give another --out, or --overwrite") from error
-        if self.results.exists() and any(path.name != _FOLDER for path in self.results.iterdir()):
+        if self.results.exists() and any(path.name not in (_FOLDER, _VIEWED) for path in self.results.iterdir()):
             raise OutputError(f"{self.results}: holds other files; give another --out")
         return None
 
     def _clear(self) -> bool:
         """Remove what a run has written, its record last; others' files stay. A folder without the trace of a run is left alone: False."""
-        if not self.folder.exists() and not (self.results / RECORD).exists():
+        if not self.is_begun():
             return False
         for pattern in _RESULTS:
             for path in self.results.glob(pattern):
                 path.unlink()
         self.discard()
         return True
+
+    def is_begun(self) -> bool:
+        """Whether a run has left a trace, so that what lies here may be its results."""
+        return self.folder.exists() or (self.results / RECORD).exists()
 
     def finish(self, record: dict[str, Any]) -> None:
         """The results are complete."""

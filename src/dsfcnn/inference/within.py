@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
 from dsfcnn.errors import DataError, UsageError
 
 
@@ -16,7 +18,13 @@ class Area(Protocol):
     def touches(self, x: float, y: float, width: float, height: float) -> bool:
         """Whether a rectangle has some of it."""
 
-    def contains(self, x: float, y: float) -> bool: ...
+    def contain(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Which of these places lie in it."""
+
+
+def contains(area: Area, x: float, y: float) -> bool:
+    """Whether a place lies in an area."""
+    return bool(area.contain(np.array(x), np.array(y)))
 
 
 @dataclass(frozen=True)
@@ -31,8 +39,8 @@ class Rectangle:
     def touches(self, x: float, y: float, width: float, height: float) -> bool:
         return x < self.x + self.width and x + width > self.x and y < self.y + self.height and y + height > self.y
 
-    def contains(self, x: float, y: float) -> bool:
-        return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
+    def contain(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return (self.x <= x) & (x < self.x + self.width) & (self.y <= y) & (y < self.y + self.height)
 
 
 def parse_region(text: str) -> Rectangle:
@@ -73,5 +81,5 @@ class Annotations:
     def touches(self, x: float, y: float, width: float, height: float) -> bool:
         return bool(self._shapely.intersects(self._union, self._shapely.box(x, y, x + width, y + height)))
 
-    def contains(self, x: float, y: float) -> bool:
-        return bool(self._shapely.contains_xy(self._union, x, y))
+    def contain(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(self._shapely.contains_xy(self._union, x, y))

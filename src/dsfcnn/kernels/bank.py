@@ -64,6 +64,7 @@ class Tap(NamedTuple):
     exchange: int  # +1 or -1: also the places with dx and dy exchanged, added or subtracted; 0: not
 
 
+@cache
 def filters(kernel_size: int) -> list[Filter]:
     """All filters, real parts of the atoms first, as in the live weights of a steerable filter."""
     frequencies = [k for limit in FREQUENCY_LIMITS[kernel_size] for k in range(limit + 1)]

@@ -10,7 +10,7 @@ from dsfcnn.groups import Group
 from dsfcnn.layers.gconv import GConv2d
 from dsfcnn.layers.joined import Joined
 from dsfcnn.layers.norm import GBatchNorm
-from dsfcnn.layers.sequential import FieldSequential, has_hooks
+from dsfcnn.layers.sequential import FieldSequential, as_made
 from dsfcnn.layers.shapes import expect_positive
 from dsfcnn.layers.steered import FilterKind
 
@@ -119,9 +119,8 @@ class GDenseBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         joined = Joined([x])
         for unit in self.units:
-            assert isinstance(unit, GDenseUnit)
-            if has_hooks(unit) or has_hooks(unit.body):
-                joined = Joined([unit(joined.tensor())])
-            else:
+            if isinstance(unit, GDenseUnit) and as_made(unit, GDenseUnit) and isinstance(unit.body, _Body) and as_made(unit.body, _Body):
                 joined.add(unit.body.read(joined))
-        return self.closing(*joined.maps) if has_hooks(self.closing) else self.closing.read(joined)
+            else:
+                joined = Joined([unit(joined.tensor())])
+        return self.closing.read(joined) if as_made(self.closing, _Body) else self.closing(joined.tensor())

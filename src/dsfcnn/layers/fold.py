@@ -78,6 +78,7 @@ def _replace_layers(module: nn.Module, done: dict[nn.Module, nn.Module]) -> nn.M
 def _merge_batch_norms(traced: fx.GraphModule) -> None:
     modules = dict(traced.named_modules())
     calls = Counter(node.target for node in traced.graph.nodes if node.op == "call_module")
+    read = {str(node.target).rpartition(".")[0] for node in traced.graph.nodes if node.op == "get_attr"}  # by forward() itself
     for node in list(traced.graph.nodes):
         before = node.args[0] if node.args else None
         if node.op != "call_module" or not isinstance(before, fx.Node) or before.op != "call_module":
@@ -85,14 +86,22 @@ def _merge_batch_norms(traced: fx.GraphModule) -> None:
         if len(before.users) > 1 or calls[before.target] > 1 or calls[node.target] > 1:
             continue
         conv, norm = str(before.target), str(node.target)
+        if read & {conv, norm}:
+            continue
         merged = _merge(modules[conv], modules[norm])
         if merged is None:
             continue
-        traced.set_submodule(conv, merged)
+        replace_layer(traced, conv, merged)
         modules[conv] = merged
         node.replace_all_uses_with(before)
         traced.graph.erase_node(node)
         traced.delete_submodule(norm)
+
+
+def replace_layer(model: nn.Module, name: str, layer: nn.Module) -> None:
+    """As set_submodule, which torch has from 2.5 on."""
+    owner, _, own = name.rpartition(".")
+    setattr(model.get_submodule(owner), own, layer)
 
 
 def _merge(conv: nn.Module, norm: nn.Module) -> nn.Module | None:
@@ -100,6 +109,6 @@ def _merge(conv: nn.Module, norm: nn.Module) -> nn.Module | None:
         scale, shift = (values.repeat_interleave(conv.group.size) for values in norm.scale_and_shift())
         bias = conv.plane_bias()
         return PlainFieldConv(conv.kernel() * scale[:, None, None, None], shift if bias is None else shift + bias * scale, conv.group.size)
-    if isinstance(conv, nn.Conv2d) and type(norm) is nn.BatchNorm2d and norm.running_mean is not None:
+    if type(conv) is nn.Conv2d and type(norm) is nn.BatchNorm2d and norm.running_mean is not None:
         return fuse_conv_bn_eval(conv, norm)
     return None

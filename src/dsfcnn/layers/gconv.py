@@ -1,5 +1,7 @@
 """The hidden layer: from G-feature maps to G-feature maps."""
 
+from collections.abc import Sequence
+
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -8,6 +10,8 @@ from dsfcnn.groups import Group, parse_group
 from dsfcnn.kernels import runs_spectral, spectral_gconv
 from dsfcnn.layers.shapes import expect_fields, expect_positive
 from dsfcnn.layers.steered import FilterKind, SteeredConv
+
+_MAKE_FILTERS = ("basis", "fixed", "kernel", "plane_bias")
 
 
 class GConv2d(SteeredConv):
@@ -44,10 +48,18 @@ class GConv2d(SteeredConv):
 
     def forward(self, x: Tensor) -> Tensor:
         expect_fields(x, self.in_fields, self.group.size, "GConv2d")
-        if self.filters == "steerable" and runs_spectral([x], self.weight, self.kernel_size, self.group):
+        if self.runs_spectral([x]):
             return spectral_gconv([x], self.weight, self.bias, self.kernel_size)
         y = F.conv2d(x.flatten(1, 2), self.kernel(), self.plane_bias(), padding=self.kernel_size // 2)
         return y.unflatten(1, (self.out_fields, self.group.size))
+
+    def runs_spectral(self, maps: Sequence[Tensor]) -> bool:
+        """Whether the spectral kernel computes this layer for maps that fit; not where a subclass makes its filters in another way."""
+        if self.filters != "steerable" or any(getattr(type(self), name) is not getattr(GConv2d, name) for name in _MAKE_FILTERS):
+            return False
+        if self.bias is not None and self.bias.dtype != self.weight.dtype:
+            return False
+        return runs_spectral(maps, self.weight, self.kernel_size, self.group)
 
     def extra_repr(self) -> str:
         return f"{self.in_fields}, {super().extra_repr()}"

@@ -36,6 +36,8 @@ class GBatchNorm(nn.BatchNorm3d):
                 take_note(self, mean.detach(), variance.detach(), numbers)
         else:
             mean, variance = self.running_mean, self.running_var
+            if torch.is_grad_enabled():  # a later batch in training writes over them, before this one's backward pass
+                mean, variance = mean.clone(), variance.clone()
         scale = (variance + self.eps).rsqrt()
         beta = torch.zeros_like(mean) if self.bias is None else self.bias
         return Activation(mean, scale if self.weight is None else scale * self.weight, beta)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from torch import Tensor, nn
 
-from dsfcnn.kernels import activate, reads_fields, runs_spectral, spectral_gconv
+from dsfcnn.kernels import activate, reads_fields, spectral_gconv
 from dsfcnn.layers.gconv import GConv2d
 from dsfcnn.layers.joined import Joined
 from dsfcnn.layers.norm import GBatchNorm
@@ -34,7 +34,7 @@ class FieldSequential(nn.Sequential):
 
 def _flat(layers: nn.Sequential) -> Iterator[nn.Module]:
     for layer in layers:
-        if isinstance(layer, nn.Sequential) and _is(layer, nn.Sequential, FieldSequential) and not has_hooks(layer):
+        if isinstance(layer, nn.Sequential) and as_made(layer, nn.Sequential, FieldSequential):
             yield from _flat(layer)
         else:
             yield layer
@@ -44,9 +44,10 @@ def has_hooks(layer: nn.Module) -> bool:
     return bool(layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks)
 
 
-def _is(layer: nn.Module, *kinds: type[nn.Module]) -> bool:
-    """Of a kind, and with its ``forward``: a subclass may have another."""
-    return isinstance(layer, kinds) and any(type(layer).forward is kind.forward for kind in kinds)
+def as_made(layer: nn.Module, *kinds: type[nn.Module]) -> bool:
+    """Of a kind, with its ``forward`` and without hooks: what is done for a layer instead of a call would pass by all of these."""
+    same = isinstance(layer, kinds) and any(type(layer).forward is kind.forward for kind in kinds)
+    return same and "forward" not in vars(layer) and not has_hooks(layer)
 
 
 def _at_once(layers: list[nn.Module], joined: Joined) -> tuple[int, Tensor | None]:
@@ -63,13 +64,13 @@ def _at_once(layers: list[nn.Module], joined: Joined) -> tuple[int, Tensor | Non
 
 def _joins(joined: Joined, norm: GBatchNorm, relu: nn.Module) -> bool:
     """Whether batch norm and ReLU can be merged for these maps; what does not fit goes to the layers, which say why."""
-    known = _is(norm, GBatchNorm) or type(norm).batch_moments is not GBatchNorm.batch_moments  # one that has its own way to do this
-    if not known or not _is(relu, nn.ReLU) or has_hooks(norm) or has_hooks(relu) or not joined.fit(norm.num_features):
+    own = type(norm).batch_moments is not GBatchNorm.batch_moments and not has_hooks(norm)  # one that has its own way to do this
+    if not (own or as_made(norm, GBatchNorm)) or not as_made(relu, nn.ReLU) or not joined.fit(norm.num_features):
         return False
-    return reads_fields([*joined.maps, *norm.parameters()]) and (joined.numbers() > 1 or not norm.training)
+    numbers = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
+    readable = reads_fields([*joined.maps, *(x for x in numbers if x is not None)])
+    return readable and (joined.numbers() > 1 or not norm.training)
 
 
 def _spectral(joined: Joined, conv: GConv2d) -> bool:
-    if not _is(conv, GConv2d) or has_hooks(conv) or conv.filters != "steerable" or not joined.fit(conv.in_fields, conv.group.size):
-        return False
-    return runs_spectral(joined.maps, conv.weight, conv.kernel_size, conv.group)
+    return as_made(conv, GConv2d) and joined.fit(conv.in_fields, conv.group.size) and conv.runs_spectral(joined.maps)

@@ -65,12 +65,23 @@ def save_model(
         "tile_margin": tile_margin,
         "decode": decode or {},
     }
+    with torch.device("meta"):
+        differences = _differences(_as_stored(architecture).state_dict(), state)
+    if differences:
+        raise UsageError(
+            f"this model is not what dsfcnn.create makes of its architecture ({differences}), so a folder could not build it again; "
+            "unwrap it, give create what it should have, or save its state_dict instead"
+        )
+    try:
+        text = json.dumps(config, indent=2, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"the model's config: {error}; give plain numbers and texts") from error
     folder = Path(folder)
     claim_outputs(folder, [_CONFIG, _WEIGHTS, _CARD], overwrite)
     contents = {
         _WEIGHTS: save(state),
         _CARD: (card or _default_card(model, config)).encode(),
-        _CONFIG: json.dumps(config, indent=2).encode() + b"\n",  # last: a folder with a config has everything
+        _CONFIG: text.encode() + b"\n",  # last: a folder with a config has everything
     }
     for name, content in contents.items():
         with atomic_write(folder / name) as stream:
@@ -83,7 +94,7 @@ def load_model(folder: str | Path) -> nn.Module:
     config = read_config(folder)
     try:
         with torch.device("meta"):
-            model = create(**config["architecture"])
+            model = _as_stored(config["architecture"])
     except (DsfcnnError, TypeError, AttributeError) as error:
         raise DataError(f"{folder / _CONFIG}: {error}; this folder does not describe a model of this version") from error
     expected = model.state_dict()
@@ -149,17 +160,25 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
+def _as_stored(architecture: dict[str, Any]) -> nn.Module:
+    """The network that a folder describes: in float32, whatever torch's default type is."""
+    return create(**architecture).float()
+
+
 def _expect_same(expected: dict[str, Tensor], found: dict[str, Tensor], path: Path) -> None:
+    differences = _differences(expected, found)
+    if differences:
+        raise DataError(f"{path}: weights of another model ({differences}); give the weights that belong to config.json")
+
+
+def _differences(expected: dict[str, Tensor], found: dict[str, Tensor]) -> str:
+    """The first few, for a message; empty where there are none."""
     differences = [
         f"{_one_line(name)}: expected {_describe(expected.get(name))}, found {_describe(found.get(name))}"
         for name in [*expected, *(name for name in found if name not in expected)]
         if _describe(expected.get(name)) != _describe(found.get(name))
     ]
-    if differences:
-        more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
-        raise DataError(
-            f"{path}: weights of another model ({', '.join(differences[:3])}{more}); give the weights that belong to config.json"
-        )
+    return ", ".join(differences[:3]) + (f" and {len(differences) - 3} more" if len(differences) > 3 else "")
 
 
 def _describe(tensor: Tensor | None) -> str:

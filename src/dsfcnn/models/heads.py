@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from dsfcnn.layers.sequential import has_hooks
+
 _STRIP_BYTES = (
     4 << 20
 )  # of the widest map between the layers of a head; larger ones leave the cache, and from 32 MB on are cleared at every use
@@ -54,7 +56,8 @@ class SpatialMean(nn.Module):
 class MapHead(nn.Sequential):
     """Two 1x1 convolutions: (N, in_channels, H, W) -> (N, outputs, H, W) logits.
 
-    Every pixel is on its own, so in prediction a few rows are done at a time: the map between the layers has many channels.
+    Every pixel is on its own, so in prediction a few rows are done at a time: the map between the layers has many channels. Not where a
+    layer inside looks at the whole map: a batch norm that takes statistics, or a hook.
     """
 
     def __init__(self, in_channels: int, hidden: int, outputs: int):
@@ -62,7 +65,9 @@ class MapHead(nn.Sequential):
         self.hidden = hidden
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.training or not isinstance(x, Tensor) or torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.jit.is_tracing():
+        if not isinstance(x, Tensor) or torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.jit.is_tracing():
+            return super().forward(x)
+        if any(layer.training or has_hooks(layer) for layer in self.modules()):
             return super().forward(x)
         row = x.shape[0] * self.hidden * x.shape[3] * x.element_size()
         strips = x.split(max(1, _STRIP_BYTES // max(1, row)), dim=2)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -58,7 +59,8 @@ def create(name: str, **options: Any) -> nn.Module:
     for option in options:
         if option not in defaults:
             raise UsageError(f"{name} has no option {option!r}; it takes {', '.join(defaults)}")
-    chosen = {**defaults, **{option: str(value) if isinstance(value, Group) else value for option, value in options.items()}}
+    given = {option: str(value) if isinstance(value, Group) else value for option, value in options.items()}
+    chosen = deepcopy({**defaults, **given})  # stays with the model, whatever becomes of what was given
     _check(chosen)
     with independent_weights():
         model = build(**chosen)

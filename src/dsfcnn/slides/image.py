@@ -24,6 +24,8 @@ from dsfcnn.slides.source import kind_of, open_file, read_head, shown
 
 FORMATS = ("PNG", "JPEG", "TIFF", "WebP")
 MAX_PIXELS = 150_000_000  # about 1 GB while decoding; design
+_JPEG_END = b"\xff\xd9"
+_JPEG_WITHOUT_LENGTH = {0x00, 0x01, *range(0xD0, 0xD8), 0xFF}  # after ff: a byte of the picture, restarts, padding
 _STRIP = 1 << 22  # pixels converted at a time
 
 warnings.filterwarnings("ignore", module=r"PIL\.")  # doubts about tags; what matters is checked here and said once
@@ -41,7 +43,7 @@ _READERS = {
 }
 _OPAQUE = {"RGB", "RGBX", "L", "1", "YCbCr", "P"}
 _WITH_ALPHA = {"RGBA", "RGBa", "LA", "La", "PA"}
-_BITS_PER_SAMPLE, _SAMPLE_FORMAT = 258, 339  # TIFF tags
+_BITS_PER_SAMPLE, _ORIENTATION, _SAMPLE_FORMAT = 258, 274, 339  # TIFF tags
 _SAMPLE_UNSIGNED = 1
 
 
@@ -75,13 +77,27 @@ def open_picture(path: str | Path, formats: tuple[str, ...] = FORMATS) -> Iterat
                 _expect_sound_png(stream)
             if kind == "JPEG":
                 _expect_ended_jpeg(stream)
-            yield _READERS[kind](stream), kind, head
+            image = _READERS[kind](stream)
+            _leave_as_stored(image)
+            yield image, kind, head
         except DsfcnnError:
             raise
         except Image.DecompressionBombError as error:  # Pillow's own limit for WebP, whose decoder makes room at once
             raise DataError(f"{shown(path)}: too many pixels; cut it into parts") from error
         except Exception as error:  # over damaged files Pillow raises nearly every built-in class
             raise DataError(f"{shown(path)}: a damaged {kind} file; get it again") from error
+
+
+def is_transparent(path: str | Path) -> bool:
+    """Whether some of a picture is not opaque."""
+    with open_picture(path) as (image, _, _):
+        if not _has_alpha(image):
+            return False
+        return bool((np.asarray(image.convert("RGBA").getchannel("A")) < 255).any())
+
+
+def _has_alpha(image: Image.Image) -> bool:
+    return image.mode in _WITH_ALPHA or "transparency" in image.info
 
 
 def _expect_acceptable(image: Image.Image, kind: str, head: bytes, name: str, max_pixels: int) -> None:
@@ -121,7 +137,15 @@ def _is_stack(image: Image.Image) -> bool:
     image.seek(1)
     second = image.size
     image.seek(0)
+    _leave_as_stored(image)
     return second == size
+
+
+def _leave_as_stored(image: Image.Image) -> None:
+    """Pillow turns a TIFF by its orientation tag, and no other kind; objects would lie elsewhere than in other programs."""
+    if isinstance(image, TiffImagePlugin.TiffImageFile) and image.n_frames and image.getexif().get(_ORIENTATION, 1) != 1:
+        image.getexif()[_ORIENTATION] = 1
+        image._size = image._tile_size
 
 
 def _expect_sound_png(stream: BinaryIO) -> None:
@@ -142,17 +166,29 @@ def _expect_sound_png(stream: BinaryIO) -> None:
 
 
 def _expect_ended_jpeg(stream: BinaryIO) -> None:
-    """An end mark follows the last scan: a download that stopped within its reserved space decodes to the end, grey or striped."""
+    """Its segments lead to an end mark: a download that stopped within its reserved space decodes to the end, grey or striped.
+
+    What lies behind the mark, such as the film of a phone's picture, is not looked at.
+    """
     with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:  # of any size, in no memory of ours
-        if content.rfind(b"\xff\xd9") < content.rfind(b"\xff\xda"):
-            raise EOFError("no end mark")
+        place = content.find(b"\xff", 2)
+        while 0 <= place < len(content) - 3 or content[place : place + 2] == _JPEG_END:
+            mark = content[place + 1]
+            if mark == _JPEG_END[1]:
+                return
+            if mark in _JPEG_WITHOUT_LENGTH:
+                place += 1 if mark == 0xFF else 2
+            else:
+                place += 2 + int.from_bytes(content[place + 2 : place + 4])
+            place = content.find(b"\xff", place)
+    raise EOFError("no end mark")
 
 
 def _pixels(image: Image.Image) -> np.ndarray:
     """Strip by strip, so that at no time two whole copies lie beside the decoded image."""
     image.load()
     width, height = image.size
-    alpha = image.mode in _WITH_ALPHA or "transparency" in image.info
+    alpha = _has_alpha(image)
     pixels = np.empty((height, width, 3), np.uint8)
     rows = max(1, _STRIP // width)
     for top in range(0, height, rows):

@@ -69,6 +69,8 @@ def open_reader(path: Path, max_pixels: int = MAX_PIXELS) -> Reader:
     _expect_plain_colours(pages, path)
     vendor = openslide.detect(path)
     # To OpenSlide an OME-TIFF is a TIFF like others: it would miss its pyramid and its resolution.
+    if vendor in (None, "generic-tiff") and pages and is_slide(pages):
+        _expect_one_picture(pages, path)
     if vendor is not None and not (pages and pages[0].ome and vendor == "generic-tiff"):
         try:
             return OpenSlideReader(path, transparent=bool(pages) and pages[0].channels in (2, 4))
@@ -77,6 +79,8 @@ def open_reader(path: Path, max_pixels: int = MAX_PIXELS) -> Reader:
                 raise
     if vendor is not None or (pages and is_slide(pages)):
         return TiffSlideReader(path, pages[0])
+    if path.suffix.lower() == _INDEX_IS_JPEG:
+        raise DataError(f"{shown(path)}: a MIRAX slide without the folder of its data; put {shown(path.stem)} beside it")
     if kind not in _IMAGES:
         raise DataError(f"{shown(path)}: neither a slide nor an image in a known format; give a slide, PNG, JPEG, TIFF or WebP")
     return ImageReader(path, max_pixels)
@@ -90,6 +94,14 @@ def _without_libraries(path: Path, kind: str | None, pages: list[Page], max_pixe
     if kind not in _IMAGES or path.suffix.lower() == _INDEX_IS_JPEG or (pages and is_slide(pages)):
         raise UsageError(f"{shown(path)}: slides need OpenSlide and tiffslide; get them with: pip install 'dsfcnn[wsi]'")
     return ImageReader(path, max_pixels)
+
+
+def _expect_one_picture(pages: list[Page], path: Path) -> None:
+    """Libraries would take the first of a stack for all. Planes of an OME-TIFF are its own affair."""
+    first = pages[0]
+    alike = sum((page.width, page.height) == (first.width, first.height) and not page.part for page in pages)
+    if alike > 1 and first.ome is None:
+        raise DataError(f"{shown(path)}: holds {alike} pictures; give one picture per file")
 
 
 def _expect_plain_colours(pages: list[Page], path: Path) -> None:

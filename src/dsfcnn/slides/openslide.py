@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dsfcnn.errors import DataError, UnreadableRegion
+from dsfcnn.errors import DataError, MissingInputError, UnreadableRegion
 from dsfcnn.slides.image import over_white
 from dsfcnn.slides.slide import Facts, Level, blocks, level_downsample
 from dsfcnn.slides.source import open_file, shown
@@ -35,9 +35,10 @@ def quick_hash(path: Path) -> str | None:
     except ImportError:
         return None
     try:
+        open_file(path).close()  # a pipe would be waited for
         with openslide.OpenSlide(path) as slide:
             return slide.properties.get("openslide.quickhash-1")
-    except (openslide.OpenSlideError, OSError):
+    except (openslide.OpenSlideError, OSError, MissingInputError):
         return None
 
 

@@ -35,6 +35,14 @@ def find_mpp(facts: Facts, stated: float | None, name: str) -> tuple[float, str]
     raise UnknownResolution(f"{name}: {what}; give --slide-mpp, in microns per pixel")
 
 
+def own_mpp(facts: Facts) -> float | None:
+    """What the file itself says; None where it says nothing that can be believed."""
+    try:
+        return find_mpp(facts, None, "")[0]
+    except UnknownResolution:
+        return None
+
+
 def check_mpp(value: float, option: str) -> float:
     """A resolution that somebody states, refused where no microscope could be meant."""
     if not _is_sane(value):

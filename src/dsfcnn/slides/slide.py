@@ -103,6 +103,10 @@ class Slide:
         return self._reader.facts.vendor
 
     @property
+    def facts(self) -> Facts:
+        return self._reader.facts
+
+    @property
     def power(self) -> float | None:
         """Magnification of the objective, if the slide says."""
         return self._reader.facts.power

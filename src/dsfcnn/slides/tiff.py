@@ -5,6 +5,7 @@ or out of the file, a tag that is larger than the file and a size that does not 
 libraries meet them with endless loops, gigabytes of zeros or a crash.
 """
 
+import html
 import re
 import struct
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ _SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12
 _INTEGERS = {1: "B", 3: "H", 4: "I", 13: "I", 16: "Q", 18: "Q"}
 _RATIONAL = 5
 
-_WIDTH, _HEIGHT, _BITS, _COLOURS, _DESCRIPTION, _SAMPLES, _ROWS = 256, 257, 258, 262, 270, 277, 278
+_SUBFILE, _WIDTH, _HEIGHT, _BITS, _COLOURS, _DESCRIPTION, _SAMPLES, _ROWS = 254, 256, 257, 258, 262, 270, 277, 278
 _X_RESOLUTION, _Y_RESOLUTION, _PLANAR, _UNIT = 282, 283, 284, 296
 _TILE_WIDTH, _TILE_HEIGHT, _TILE_OFFSETS, _SUB_DIRECTORIES, _FORMAT = 322, 323, 324, 330, 339
 _STRIP_OFFSETS = 273
@@ -44,6 +45,7 @@ class Page:
     ome: str | None  # the OME description, if it has one
     tag_mpp: tuple[float, float] | None  # microns per pixel in x and y from the resolution tags, sane or not
     hamamatsu: bool
+    part: bool  # says of itself that it belongs to another: a smaller copy, a mask
 
 
 def read_pages(stream: BinaryIO) -> list[Page]:
@@ -76,7 +78,7 @@ def ome_mpp(description: str) -> tuple[float, float] | None:
     for axis in "XY":
         size = re.search(rf'PhysicalSize{axis}="([\d.eE+-]+)"', description)
         unit = re.search(rf'PhysicalSize{axis}Unit="([^"]+)"', description)
-        name = unit[1] if unit else "µm"
+        name = html.unescape(unit[1]) if unit else "µm"
         try:
             found.append(float(size[1]) * units[name] if size else 0.0)
         except (ValueError, KeyError):
@@ -161,6 +163,7 @@ class _Walk:
             ome=description if re.search(r"<(?:\w+:)?OME[ >]", description) else None,
             tag_mpp=self._resolution(tags),
             hamamatsu=hamamatsu,
+            part=bool(self._integer(tags, _SUBFILE, 0)),
         )
 
     def _expect_chunks(self, tags: dict[int, tuple[int, int, int]], width: int, height: int, planes: int) -> None:

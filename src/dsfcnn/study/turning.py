@@ -34,14 +34,15 @@ def turn(maps: Tensor, degrees: float, size: tuple[int, int] | None = None) -> T
             top, left = ((there - wanted) // 2 for wanted, there in zip(size, turned.shape[-2:]))
             return turned[..., top : top + size[0], left : left + size[1]]
     height, width = maps.shape[-2:]
-    down, right = (torch.arange(n, dtype=maps.dtype, device=maps.device) - (n - 1) / 2 for n in size or (height, width))
+    kind = torch.promote_types(maps.dtype, torch.float32)  # half precision cannot tell the pixels of a large map apart
+    down, right = (torch.arange(n, dtype=kind, device=maps.device) - (n - 1) / 2 for n in size or (height, width))
     cosine, sine = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     # What is read at an angle of -t appears turned by t; rows point down. Offsets from the centre, in halves of a side.
     x = (cosine * right[None, :] - sine * down[:, None]) * (2 / width)
     y = (sine * right[None, :] + cosine * down[:, None]) * (2 / height)
-    planes = maps.reshape(1, -1, height, width)
+    planes = maps.to(kind).reshape(1, -1, height, width)
     read = F.grid_sample(planes, torch.stack((x, y), dim=-1)[None], mode="bilinear", padding_mode="reflection", align_corners=False)
-    return read.reshape(*maps.shape[:-2], *read.shape[-2:])
+    return read.reshape(*maps.shape[:-2], *read.shape[-2:]).to(maps.dtype)
 
 
 def probabilities(outputs: Any) -> Any:
@@ -70,19 +71,22 @@ class Turned:
 
     @torch.no_grad()
     def __call__(self, images: Tensor) -> Any:
-        total = probabilities(self.model(images))
+        first = probabilities(self.model(images))
+        total = _by_head(first)
+        maps = any(output.dim() >= 4 for output in total.values())  # classes do not turn, so their copy may be as large as the image
         for number in range(1, self.turns):
             degrees = 360 * number / self.turns
-            if isinstance(total, Tensor):  # classes: nothing to turn back, so the copy may be as large as the image
-                total = total + probabilities(self.model(turn(images, degrees)))
-                continue
-            size = images.shape[-2], images.shape[-1]
-            frame = None if degrees % 90 == 0 else (math.ceil(math.hypot(*size)),) * 2
+            frame = (math.ceil(math.hypot(*images.shape[-2:])),) * 2 if maps and degrees % 90 else None
             found = probabilities(self.model(turn(images, degrees, frame)))
-            total = {head: total[head] + turn(maps, -degrees, size) for head, maps in found.items()}
-        if isinstance(total, Tensor):
-            return total / self.turns
-        return {head: maps / self.turns for head, maps in total.items()}
+            for head, output in _by_head(found).items():
+                size = total[head].shape[-2], total[head].shape[-1]
+                total[head] = total[head] + (turn(output, -degrees, size) if output.dim() >= 4 else output)
+        means = {head: output / self.turns for head, output in total.items()}
+        return means[""] if isinstance(first, Tensor) else means
+
+
+def _by_head(outputs: Any) -> dict[str, Tensor]:
+    return {"": outputs} if isinstance(outputs, Tensor) else dict(outputs)
 
 
 def turned(model: Callable[[Tensor], Any], turns: int = 4) -> Turned:

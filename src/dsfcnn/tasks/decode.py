@@ -4,7 +4,7 @@ Objects come out as int32 ids 1, 2, ... from the largest to the smallest. All ne
 Nothing depends on the direction of the image: turned probabilities give turned objects, unless two values tie.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,7 @@ class NucleiSettings:
     def __post_init__(self) -> None:
         if not 0 <= self.neck < 1:
             raise UsageError(f"neck = {self.neck}; use a part of a lobe's width, below 1, or 0 for none")
+        _expect_in_range(self, _NUCLEI_SIZES)
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,23 @@ class GlandSettings:
     opening: float = 1.0  # um (2 px), radius of the diamond that smooths the inner parts and cuts thin bridges
     smallest_gland: float = 375.0  # um^2 (1500 px); smaller inner parts are dropped
     growth: float = 2.0  # um (4 px), by how much inner parts grow to become glands: as much as the targets were eroded
+
+    def __post_init__(self) -> None:
+        _expect_in_range(self, _GLAND_SIZES)
+
+
+_NUCLEI_SIZES = ("smallest_lobe", "smallest_region", "smallest_marker")
+_GLAND_SIZES = ("opening", "smallest_gland", "growth")
+
+
+def _expect_in_range(settings: Any, sizes: tuple[str, ...]) -> None:
+    """Sizes are 0 or more; all others are compared with probabilities."""
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if field.name in sizes and not value >= 0:
+            raise UsageError(f"{field.name} = {value}; use a size of 0 or more")
+        if field.name not in sizes and not 0 <= value <= 1:
+            raise UsageError(f"{field.name} = {value}; use a number from 0 to 1")
 
 
 def decode_nuclei(

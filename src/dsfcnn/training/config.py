@@ -4,7 +4,7 @@ import difflib
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from dsfcnn.data import Augment
 from dsfcnn.errors import MissingInputError, UsageError
 from dsfcnn.tasks import get
+from dsfcnn.tasks.task import with_settings
 
 _LARGEST, _DEEPEST = 1 << 20, 50  # bytes and levels of a configuration file
 PLACES = {"data", "split_file", "init", "cache"}  # settings that are paths
@@ -58,7 +59,7 @@ class TrainConfig(_Settings):
     learning_rate: Positive = 1e-3
     weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     schedule: Literal["steps", "cosine", "one-cycle"] = "steps"
-    milestones: dict[int, Positive] = {}  # "steps": learning rate from this step on
+    milestones: dict[Annotated[int, Field(ge=0)], Positive] = {}  # "steps": learning rate from this step on
     warm_up: Share = 0.3  # "one-cycle": part of the steps in which the rate rises
     last_rate: Share = 1e-3  # "cosine", "one-cycle": where they end, as a part of the highest rate
     clip: Positive | None = None  # largest norm of the gradient
@@ -76,6 +77,11 @@ class TrainConfig(_Settings):
     synchronise: bool = True  # batch norm over all processes of a distributed run
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     licence: str = "not stated"  # of the data, for the model card
+
+    @field_validator("held_out", mode="before")
+    @classmethod
+    def _may_be_one_name(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else [str(name) for name in value] if isinstance(value, list) else value
 
     @field_validator("augment")
     @classmethod
@@ -103,7 +109,8 @@ class TrainConfig(_Settings):
         task = get(self.task)
         try:
             _expect_like(getattr(task, "settings", None), self.decode)
-        except ValueError as error:
+            with_settings(task, self.decode)
+        except (ValueError, UsageError) as error:
             raise ValueError(f"decode: {error}") from None
         classes = task.heads.get("class", ())
         if self.class_weights is not None and len(self.class_weights) != len(classes):
@@ -114,7 +121,7 @@ class TrainConfig(_Settings):
     def augmentation(self) -> Augment | None:
         if self.augment is None:
             return None
-        return Augment.digits() if self.task == "digits" and not self.augment else Augment(**self.augment)
+        return replace(Augment.digits() if self.task == "digits" else Augment(), **self.augment)
 
     def architecture(self) -> dict[str, Any]:
         """Arguments of ``dsfcnn.create``."""
@@ -136,7 +143,7 @@ def read_config(path: Path, changes: list[str]) -> TrainConfig:
             place = place.setdefault(group, {})
             if not isinstance(place, dict):
                 raise UsageError(f"{key}: {group!r} is no group of settings; give it as a whole")
-        place[last] = parse_change(key, value)
+        place[int(last) if last.isdecimal() else last] = parse_change(key, value)
     return check(settings, str(path))
 
 

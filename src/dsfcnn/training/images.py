@@ -7,7 +7,7 @@ import numpy as np
 
 from dsfcnn.data import Dataset, Sample, open_dataset
 from dsfcnn.data.crops import random_stream
-from dsfcnn.errors import UsageError
+from dsfcnn.errors import DataError, UsageError
 from dsfcnn.slides import resample
 from dsfcnn.tasks import get
 from dsfcnn.tasks.task import Classification
@@ -99,22 +99,35 @@ def open_images(config: TrainConfig) -> tuple[Dataset, Dataset]:
     return Chosen(splits, numbers), valid
 
 
+def expect_two_classes(valid: Dataset, seed: int) -> None:
+    """Validation images of one class have no AUC. Two are found soon, by looking here and there."""
+    seen = set()
+    for number in np.argsort(random_stream(seed, 4).random(len(valid))).tolist():
+        seen.add(valid[number].label)
+        if len(seen) > 1:
+            return
+    only = ", ".join(valid.classes[label] for label in seen if label is not None)
+    raise DataError(
+        f"{valid.name}: all {len(valid)} validation images are {only}, for which there is no AUC; give images of both, or select=accuracy"
+    )
+
+
 def _open(config: TrainConfig, split: str) -> Dataset:
     return open_dataset(config.data, split, config.format, config.data_mpp, split_file=config.split_file, cache=config.cache, aligned=True)
 
 
 def _held_out(config: TrainConfig, train: Dataset) -> set[int]:
     names = [train.source(number) for number in range(len(train))]
+    wholes = [name.rpartition("[")[0] for name in names] if train.name == "slides" else names  # a slide stays in one part
     if isinstance(config.held_out, int):
-        wholes = [name.rpartition("[")[0] for name in names] if train.name == "slides" else names  # a slide stays in one part
         drawn = list(dict.fromkeys(wholes))
         order = np.argsort(random_stream(config.seed, 2).random(len(drawn)), kind="stable")
         chosen = {drawn[place] for place in order[: config.held_out]}
         return {number for number, whole in enumerate(wholes) if whole in chosen}
     held = set()
     for wanted in config.held_out:
-        found = {number for number, name in enumerate(names) if wanted in (name, name.rpartition(".")[0])}
+        found = {whole for name, whole in zip(names, wholes) if wanted in (name, whole, whole.rpartition(".")[0])}
         if not found:
-            raise UsageError(f"held_out: no image {wanted!r} in {train.name}; it has {', '.join(sorted(names)[:5])}, ...")
+            raise UsageError(f"held_out: no image {wanted!r} in {train.name}; it has {', '.join(sorted(set(wholes))[:5])}, ...")
         held |= found
-    return held
+    return {number for number, whole in enumerate(wholes) if whole in held}

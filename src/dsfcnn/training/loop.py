@@ -22,6 +22,7 @@ from dsfcnn.training.evaluation import to_tensor
 from dsfcnn.training.schedule import learning_rate
 from dsfcnn.training.state import State
 
+_WITHOUT_WEIGHTS = {"dropout", "centre", "checkpointing", "classes", "heads"}  # or of which their shapes tell
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.float32, "float64": torch.float64}  # of the weights
 
 
@@ -73,7 +74,12 @@ def start(config: TrainConfig) -> State:
 
 
 def _start_from(model: nn.Module, folder: str) -> None:
-    given, wanted = load_model(find_model(folder)).state_dict(), model.state_dict()
+    source: Any = load_model(find_model(folder))
+    for name, expected in model.architecture.items():  # type: ignore[union-attr, operator]
+        if name not in _WITHOUT_WEIGHTS and source.architecture.get(name) != expected:
+            found = source.architecture.get(name)
+            raise DataError(f"init: {folder} has another architecture ({name}: expected {expected}, found {found}); give one that fits")
+    given, wanted = source.state_dict(), model.state_dict()
     for name in [*wanted, *given]:
         found, expected = (tuple(state[name].shape) if name in state else "nothing" for state in (given, wanted))
         if found != expected:

@@ -30,8 +30,8 @@ from dsfcnn.training.averaging import settle
 from dsfcnn.training.config import PLACES, TrainConfig, check, parse
 from dsfcnn.training.distributed import Processes
 from dsfcnn.training.evaluation import evaluate
-from dsfcnn.training.images import open_images
-from dsfcnn.training.state import State, restore, save_state
+from dsfcnn.training.images import expect_two_classes, open_images
+from dsfcnn.training.state import State, has_checkpoint, restore, save_state
 
 _MAY_CHANGE = {"workers"}  # settings that have no effect on the result
 _OUTPUTS = ("config.yaml", "run.json", "checkpoints", "best", "metrics.csv", "curves.png", "examples.png", "events")
@@ -67,7 +67,10 @@ class Run:
             if first:
                 self._take_over(resume)
             images, valid = open_images(self.config)
-            state = loop.start(self.config)
+            if self.select == "auc" and len(valid):
+                expect_two_classes(valid, self.config.seed)
+            going_on = resume and has_checkpoint(self.folder / "checkpoints")  # which has all weights, wherever the first came from
+            state = loop.start(self.config.model_copy(update={"init": None}) if going_on else self.config)
             fingerprint = self._fingerprint(images, valid)
             if resume:
                 self._expect_same_config()

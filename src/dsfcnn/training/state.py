@@ -77,6 +77,10 @@ def _regular(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("step-*.safetensors") if re.fullmatch(r"step-\d{8}\.safetensors", path.name))
 
 
+def has_checkpoint(folder: Path) -> bool:
+    return bool(_regular(folder)) or (folder / _INTERRUPTED).exists()
+
+
 def restore(state: State, folder: Path, fingerprint: str) -> list[str]:
     """Load the furthest whole checkpoint into ``state``; warnings about damaged ones. Without any checkpoint nothing changes."""
     whole, damaged = [], []

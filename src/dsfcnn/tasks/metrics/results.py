@@ -111,6 +111,7 @@ def score_classes(
     pooled = {"accuracy": interval(correct.mean(), drawn)}
     if len(classes) == 2:
         rows[f"p_{classes[1]}"] = table[:, 1]
+    if len(classes) == 2 and len(set(labels)) == 2:  # images of one class have no AUC
         pooled = {"auc": auc_interval(truth, table[:, 1], resamples=resamples, seed=seed), **pooled}
     return Results(images, rows, {}, pooled, resamples, seed)
 
