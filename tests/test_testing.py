@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from scipy import ndimage
 from torch import nn
 
-from dsfcnn.errors import ShapeError
+from dsfcnn.errors import ShapeError, UsageError
 from dsfcnn.groups import parse_group
 from dsfcnn.layers import GConv2d, GPool, LiftConv2d, MaxPool
 from dsfcnn.testing import assert_equivariant, equivariance_error
@@ -233,3 +233,15 @@ def test_exact_turns_compare_the_whole_map():
 def test_groups_are_given_by_name_or_as_they_are():
     layer = LiftConv2d(3, 2, 5, group="C8").double()
     assert equivariance_error(layer, smooth_images(17), parse_group("C8")) == equivariance_error(layer, smooth_images(17), "C8")
+
+
+def test_images_without_a_batch_are_refused(refused):
+    for check in (assert_equivariant, equivariance_error):
+        with refused(ShapeError, fix="a batch even of one"):
+            check(nn.Identity(), images()[0], "C4")
+
+
+def test_angles_are_found_by_what_people_write_and_others_refused(refused):
+    assert list(equivariance_error(nn.Identity(), images(), "C7", angles=[51.43])) == [360 / 7]
+    with refused(UsageError, fix="use some of 90, 180, 270"):
+        equivariance_error(nn.Identity(), images(), "C4", angles=[45])

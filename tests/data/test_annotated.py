@@ -214,3 +214,22 @@ def test_damaged_annotations(content, tmp_path, refused):
     (tmp_path / "a.geojson").write_text(infinite)
     with refused(DataError, "export"):
         read_shapes(tmp_path / "a.geojson")
+
+
+def test_classes_derived_from_others(folder):
+    """QuPath writes "Region*: first" as a list of names."""
+
+    def derived(shape, *names):
+        return {**shape, "properties": {**shape["properties"], "classification": {"names": list(names), "color": [1, 2, 3]}}}
+
+    annotate(folder, derived(REGION, "Region*", "first"), NUCLEUS, derived(CUT_OFF, "Ignore*", "Fold"))
+    (sample,) = open_dataset(folder, "all", mpp=0.25)
+    assert sample.instances.max() == 1
+
+
+@pytest.mark.parametrize("name", ["a.GeoJSON", "a.tif.geojson"])
+def test_what_lies_beside_a_slide_is_no_other_slide(name, folder):
+    annotate(folder, REGION, NUCLEUS, name=name)
+    for beside in ("a.xml", "a.qpdata"):
+        (folder / beside).write_text("its own affair")
+    assert len(open_dataset(folder, "all", mpp=0.25)) == 1

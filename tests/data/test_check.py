@@ -277,6 +277,7 @@ def test_the_command_fails_where_the_data_does(folder, capsys):
         (("check", "DATA", "--format", "nonsense"), 2),
         (("check", "DATA/none"), 66),
         (("check", "DATA/train/images"), 65),
+        (("check", "DATA", "--format", "glas"), 65),
         (("split", "DATA", "--out", "DATA/split.csv"), 2),
     ],
 )

@@ -243,6 +243,14 @@ def test_crag(tmp_path):
     assert open_dataset(tmp_path, "valid", mpp=0.55)[0].mpp == 0.55
 
 
+def test_images_and_annotations_may_be_anybodys(tmp_path):
+    """They would be read at CRAG's resolution without a word."""
+    for part, pixels in (("images", picture()), ("annotations", ids())):
+        write(tmp_path / "train" / part / "a.png", pixels)
+    with pytest.raises(DataError, match="no data set in a known layout"):
+        recognise(tmp_path)
+
+
 def test_glas_bitmaps(tmp_path):
     pixels = {}
     for split, count in (("train", 2), ("testA", 1), ("testB", 1)):
@@ -414,6 +422,21 @@ def test_own_class_folders(tmp_path):
     assert [train[i].label for i in range(6)] == [0, 0, 1, 1, 2, 2]
     assert [test[i].label for i in range(4)] == [1, 1, 2, 2]  # the same numbers as in training
     assert train[0].source == "benign/0.png"
+
+
+def test_a_split_with_images_of_one_class(tmp_path):
+    for place in ("train/normal", "train/tumour", "valid/tumour"):
+        write(tmp_path / place / "a.png", picture())
+    (tmp_path / "valid" / "normal").mkdir()
+    assert splits(tmp_path) == ["train", "valid"]
+    valid = open_dataset(tmp_path, "valid", mpp=1.0)
+    assert (valid.classes, valid[0].label) == (("normal", "tumour"), 1)
+
+
+def test_a_split_that_lacks_its_labels_is_none_of_classes(tmp_path):
+    for place in ("train/images", "train/labels", "valid/images"):
+        write(tmp_path / place / "a.png", ids() if place.endswith("labels") else picture())
+    assert splits(tmp_path, "folder") == ["train"]
 
 
 def test_a_split_by_seed_is_written_down(tmp_path):

@@ -75,6 +75,12 @@ def test_unsigned_32_bit_ids_do_not_become_negative(tmp_path):
     assert read_instances(tmp_path / "a.tif").tolist() == [[0, 2], [1, 0]]
 
 
+@pytest.mark.parametrize("kind", [">u4", "<i8", ">u8"])
+def test_tiffs_that_pillow_does_not_know(kind, tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", IDS.astype(kind), byteorder=kind[0])
+    assert read_instances(tmp_path / "a.tif").tolist() == EXPECTED
+
+
 def test_an_8_bit_tiff_whose_white_is_zero(tmp_path):
     ids = np.zeros((5, 7), np.uint8)
     ids[1:3, 2:6] = 3
@@ -263,3 +269,17 @@ def test_holes_and_several_parts():
     assert (instances == 2).sum() == 64 - 16 + 9
     fill(instances, [[square(-5, -5, 7)], [square(100, 100, 5)]], 3)
     assert (instances == 3).sum() == 4
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.5, 0.25])
+def test_objects_that_touch_keep_their_areas(shift):
+    """At half the resolution every second edge lies on pixels' centres."""
+
+    def box(left, top, right, bottom):
+        return [np.array([[left, top], [right, top], [right, bottom], [left, bottom]]) + shift]
+
+    instances = np.zeros((20, 20), np.int32)
+    fill(instances, [box(2, 2, 6, 6)], 1)
+    fill(instances, [box(6, 2, 10, 6)], 2)
+    fill(instances, [[*box(2, 8, 12, 18), *box(4, 10, 8, 14)]], 3)
+    assert np.bincount(instances.ravel())[1:].tolist() == [16, 16, 84]

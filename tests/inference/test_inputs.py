@@ -1,6 +1,11 @@
 """Which files of a folder are inputs."""
 
+import os
+
+import openslide
+
 from dsfcnn.inference import inputs
+from dsfcnn.slides.openslide import quick_hash
 
 
 def test_a_dicom_slide_of_several_files_is_one_input(tmp_path, monkeypatch):
@@ -17,3 +22,13 @@ def test_unreadable_dicom_files_stay_inputs_of_their_own(tmp_path):
     for name in ("a.dcm", "b.dcm"):
         (tmp_path / name).write_bytes(bytes(128) + b"DICM" + bytes(600))
     assert [one.name for one in inputs.collect([tmp_path], None, tmp_path.parent / "out")] == ["a", "b"]
+
+
+def test_a_pipe_is_not_waited_for(tmp_path, monkeypatch):
+    def opened(path):
+        raise AssertionError("a pipe was opened")
+
+    os.mkfifo(tmp_path / "x.dcm")
+    monkeypatch.setattr(openslide, "OpenSlide", opened)
+    assert quick_hash(tmp_path / "x.dcm") is None
+    assert [one.name for one in inputs.collect([tmp_path / "x.dcm"], None, tmp_path / "out")] == ["x"]

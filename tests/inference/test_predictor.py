@@ -79,6 +79,12 @@ def test_classify(tmp_path, as_trained):
     assert dsfcnn.load(tmp_path / "digits").classify(image[:28, :28, 0]).shape == (10,)
 
 
+def test_an_onnx_file_may_end_in_capitals(tmp_path, monkeypatch):
+    (tmp_path / "M.ONNX").touch()
+    monkeypatch.setattr("dsfcnn.inference.export.load_onnx", lambda path: (StandIn(), {"task": "nuclei", "mpp": 0.3, "tile_margin": 16}))
+    assert dsfcnn.load(tmp_path / "M.ONNX").mpp == 0.3
+
+
 def test_what_is_no_image_or_no_model_is_refused(folder, refused, monkeypatch, tmp_path):
     loaded = dsfcnn.load(folder[0])
     for image in (np.zeros((5, 5), np.uint8), np.zeros((5, 5, 3)), np.zeros((0, 5, 3), np.uint8), np.zeros((5, 5, 4), np.uint8)):

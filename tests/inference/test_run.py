@@ -3,6 +3,8 @@
 import csv
 import gzip
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +19,11 @@ from dsfcnn.files import locked
 from dsfcnn.inference import run
 from dsfcnn.inference.geojson import rasterise, read_geojson
 from dsfcnn.inference.job import Options
+from dsfcnn.inference.merge import Found
+from dsfcnn.inference.predictor import as_slide
+from dsfcnn.inference.results import Pixels
 from dsfcnn.inference.stitch import tile_probabilities
+from dsfcnn.inference.tiles import Box
 from dsfcnn.tasks.metrics import panoptic_quality
 
 from .stand_in import paint, predictor
@@ -139,6 +145,37 @@ def test_a_slide_gets_level_0_polygons_and_a_tiled_map(model, tmp_path, task):
     assert tifffile.imread(folder / "probability.tif").shape == (210, 200)
 
 
+def test_results_end_where_the_slide_does(model, tmp_path):
+    """Its size is no whole number of the network's pixels, and the network sees its mirror image beyond the edge."""
+    model["model"] = predictor(mpp=1.0)
+    write_discs(tmp_path / "s.tif", [(60, 60), (197, 100), (100, 181)], shape=(181, 197), block=64)
+    run.predict([tmp_path / "s.tif"], "m", tmp_path / "out", PLAIN)
+    labels = tifffile.imread(tmp_path / "out/s/instances.tif")
+    assert labels.shape == (181, 197)
+    assert labels[-1].any()
+    assert labels[:, -1].any()
+    rings = [ring for feature in read_geojson(tmp_path / "out/s/nuclei.geojson.gz") for ring in feature["geometry"]["coordinates"]]
+    assert np.concatenate(rings).max(0).tolist() == [197, 181]
+
+
+def test_an_object_beyond_an_image_has_no_place_in_it():
+    slide = as_slide(np.zeros((9, 9, 3), np.uint8), 0.25)
+    pixels = Pixels(slide, predictor(mpp=1.0).grid(slide))
+    assert (pixels.grid.width * pixels.grid.factor, pixels.shape) == (12, (9, 9))
+    for left, top in ((10, 0), (0, 10), (10, 10)):
+        assert pixels.placed(Found(Box(left, top, left + 2, top + 2), np.ones((2, 2), bool), 1.0)) is None
+    assert pixels.placed(Found(Box(8, 7, 10, 9), np.ones((2, 2), bool), 1.0))[2].shape == (2, 1)
+
+
+@pytest.mark.parametrize(("own", "given", "told"), [(0.25, 0.5, True), (0.25, 0.254, False), (None, 0.5, False)])
+def test_a_resolution_other_than_the_slides_own_is_told(model, tmp_path, own, given, told):
+    options = {} if own is None else {"resolution": (1e4 / own, 1e4 / own), "resolutionunit": "CENTIMETER"}
+    tifffile.imwrite(tmp_path / "s.tif", np.zeros((64, 64, 3), np.uint8), tile=(64, 64), photometric="rgb", metadata=None, **options)
+    notices = []
+    run.predict([tmp_path / "s.tif"], "m", tmp_path / "out", replace(PLAIN, slide_mpp=given), tell=notices.append)
+    assert notices == (["s: says 0.25 um per pixel but is taken at --slide-mpp 0.5"] if told else [])
+
+
 def test_bytes_do_not_depend_on_workers_and_folders_are_read(model, tmp_path):
     (tmp_path / "in").mkdir()
     for seed in (1, 2):
@@ -215,6 +252,51 @@ def test_other_settings_are_refused_by_name(model, tmp_path, refused):
         run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN, resume=True)
 
 
+def test_overwriting_keeps_the_results_where_the_place_to_look_at_cannot_be(model, tmp_path):
+    write_tissue(tmp_path / "s.tif", shape=(128, 256), tiled=True)
+    Image.new("L", (16, 16), 255).save(tmp_path / "square.png")
+    run.predict([tmp_path / "s.tif"], "m", tmp_path / "out", PLAIN)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out/s").iterdir()}
+    for options in (Options(workers=0, region="300,0,10,10"), Options(workers=0, mask=tmp_path / "square.png")):
+        failed = run.predict([tmp_path / "s.tif"], "m", tmp_path / "out", options, overwrite=True)
+        assert isinstance(failed["s"], DataError)
+        assert {path.name: path.read_bytes() for path in (tmp_path / "out/s").iterdir()} == before
+
+
+def test_what_the_viewer_keeps_stands_in_no_runs_way(model, tmp_path, monkeypatch):
+    write_tissue(tmp_path / "a.png", shape=(60, 50))
+    folder, network = tmp_path / "out" / "a", model["model"].network
+    assert run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN) == {}
+    (folder / ".objects.npz").touch()
+    assert run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN, resume=True) == {}
+    assert run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN, overwrite=True) == {}
+    assert not (folder / ".objects.npz").exists(), "objects of results that are gone"
+    (folder / ".objects.npz").touch()
+    with monkeypatch.context() as patch:
+        logits = network.logits
+        patch.setattr(network, "logits", lambda *given: {head: values * np.nan for head, values in logits(*given).items()})
+        assert run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN, overwrite=True).keys() == {"a"}
+    assert not folder.exists()
+    folder.mkdir()
+    (folder / ".objects.npz").touch()
+    assert run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN) == {}
+
+
+def test_a_summary_that_is_not_ours_stays(model, tmp_path, refused):
+    write_tissue(tmp_path / "a.png", shape=(60, 50))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/summary.csv").write_text("patient,age\n1,60\n")
+    for options in ({}, {"resume": True}, {"overwrite": True}):
+        with refused(OutputError, "another --out"):
+            run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN, **options)
+    assert (tmp_path / "out/summary.csv").read_text() == "patient,age\n1,60\n"
+    assert not (tmp_path / "out/a").exists(), "told before any work"
+    (tmp_path / "out/summary.csv").unlink()
+    for name in ("one", "two"):
+        run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN, name=name)
+    assert [row["input"] for row in table(tmp_path / "out/summary.csv")] == ["two"]
+
+
 def test_others_files_are_never_touched(model, tmp_path, refused):
     """Not even with --overwrite: a folder of the slide's name may be the slide's own (MIRAX)."""
     for name in ("a", "b"):
@@ -244,6 +326,22 @@ def test_a_bad_input_does_not_stop_the_others(model, tmp_path):
     assert [(row["input"], row["state"]) for row in rows] == [("bad", "failed"), ("gone", "failed"), ("good", "done")]
     assert "damaged PNG" in rows[0]["reason"]
     assert str(tmp_path) not in (tmp_path / "out" / "summary.csv").read_text()
+
+
+def test_a_reason_loses_the_path_at_its_beginning_and_no_letter_more(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("e").write_bytes(b"hello")
+    failed = run.predict([Path("e")], "m", tmp_path / "out", PLAIN, name="other")
+    (row,) = table(tmp_path / "out" / "summary.csv")
+    assert row["reason"] == f"other: {str(failed['other']).removeprefix('e: ')}"
+
+
+def test_a_model_of_digits_is_refused_before_anything_is_written(model, tmp_path, refused):
+    write_tissue(tmp_path / "a.png", shape=(28, 28))
+    model["model"] = predictor("digits")
+    with refused(UsageError, "classify"):
+        run.predict([tmp_path / "a.png"], "m", tmp_path / "out", PLAIN)
+    assert not (tmp_path / "out").exists()
 
 
 def test_numbers_that_are_not_finite_are_no_answer(model, tmp_path, monkeypatch):
@@ -338,6 +436,35 @@ def test_a_mask_says_where_to_look(model, tmp_path, refused):
     failed = run.predict([tmp_path / "s.tif"], "m", tmp_path / "other", Options(workers=0, tile=128, mask=tmp_path / "mask.png"))
     assert "same proportions" in str(failed["s"])
     assert str(tmp_path) not in (tmp_path / "other" / "summary.csv").read_text()
+
+
+def test_a_mask_is_opaque(model, tmp_path):
+    """What is transparent is white in an image, and so would be tissue."""
+    write_tissue(tmp_path / "s.tif", shape=(128, 256), tiled=True)
+    failed = {}
+    for alpha in (254, 255):
+        mask = Image.new("RGBA", (16, 8), (255, 255, 255, 255))
+        mask.putpixel((5, 5), (0, 0, 0, alpha))
+        mask.save(tmp_path / "mask.png")
+        options = Options(workers=0, tile=128, mask=tmp_path / "mask.png")
+        failed[alpha] = run.predict([tmp_path / "s.tif"], "m", tmp_path / str(alpha), options)
+    assert isinstance(failed[254]["s"], DataError)
+    assert "transparent" in str(failed[254]["s"])
+    assert failed[255] == {}
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_tissue_of_a_part_is_that_inside_it(model, tmp_path, masked):
+    ring = [[128, 0], [384, 0], [384, 512], [128, 512], [128, 0]]
+    feature = {"type": "Feature", "geometry": {"type": "Polygon", "coordinates": [ring]}, "properties": {"objectType": "annotation"}}
+    (tmp_path / "area.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": [feature]}))
+    save(tmp_path / "s.tif", np.random.default_rng(0).integers(80, 200, (512, 512, 3), np.uint8), 0.25, 128)  # all is tissue
+    Image.new("L", (16, 16), 255).save(tmp_path / "mask.png")
+    for part in ({"region": "128,0,256,512"}, {"within": tmp_path / "area.geojson"}):
+        options = Options(workers=0, mask=tmp_path / "mask.png" if masked else None, **part)
+        assert run.predict([tmp_path / "s.tif"], "m", tmp_path / "out", options, overwrite=True) == {}
+        (row,) = table(tmp_path / "out/summary.csv")
+        assert float(row["tissue_mm2"]) == pytest.approx(256 * 512 * 0.25**2 * 1e-6)
 
 
 def test_a_mask_has_at_most_as_many_pixels_as_an_image_may_have(model, tmp_path):

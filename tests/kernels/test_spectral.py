@@ -186,6 +186,33 @@ def test_what_cannot_be_spectral_is_dense(group, kernel_size, dtype, filters, sp
     assert bool(called) == spectral_wanted
 
 
+class OwnKernel(GConv2d):
+    def kernel(self):
+        return super().kernel().tanh()
+
+
+class OwnBasis(GConv2d):
+    def basis(self):
+        basis = super().basis()
+        return basis._replace(moved=2 * basis.moved)
+
+
+@pytest.mark.parametrize("kind", [OwnKernel, OwnBasis])
+def test_filters_of_ones_own_are_what_is_applied(kind):
+    layer, x = kind(2, 3, 5), torch.randn(1, 2, 8, 9, 9)
+    dsfcnn.set_backend("spectral")
+    found = layer(x)
+    dsfcnn.set_backend("dense")
+    torch.testing.assert_close(found, layer(x), atol=1e-5, rtol=1e-5)
+
+
+def test_weights_of_another_basis_are_not_read():
+    layer, x = GConv2d(2, 3, 5), torch.randn(1, 2, 8, 9, 9)
+    assert backend.possible([x], layer.weight, 5, layer.group)
+    layer.weight = torch.nn.Parameter(layer.weight.detach()[..., :-1])
+    assert not backend.possible([x], layer.weight, 5, layer.group)
+
+
 def test_backends_by_name_and_by_environment(monkeypatch):
     monkeypatch.setenv("DSFCNN_BACKEND", "dense")
     assert backend.get_backend() == "dense"

@@ -316,6 +316,28 @@ def test_a_model_that_reads_a_layers_weights_is_refused(as_trained):
         dsfcnn.fold(as_trained(Model()).eval())
 
 
+def test_weights_that_are_also_read_elsewhere_stay(as_trained, x):
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)
+
+        def forward(self, x):
+            return nn.functional.conv_transpose2d(self.norm(self.conv(x)), self.conv.weight)
+
+    model = as_trained(Tied()).eval()
+    with torch.no_grad():
+        assert_same(dsfcnn.fold(model)(x), model(x))
+
+
+def test_weights_that_are_made_from_others_fold(as_trained, x):
+    conv = nn.utils.parametrizations.weight_norm(nn.Conv2d(3, 4, 3))
+    model = as_trained(nn.Sequential(conv, nn.BatchNorm2d(4))).eval()
+    with torch.no_grad():
+        conv.parametrizations.weight.original0.mul_(3)
+        assert_same(dsfcnn.fold(model)(x), model(x))
+
+
 def test_norms_without_statistics(x):
     kept = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, track_running_stats=False)).eval()
     with torch.no_grad():

@@ -12,7 +12,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import dsfcnn
 from dsfcnn.kernels import backend, calls, library
-from dsfcnn.layers import FieldSequential, GBatchNorm, GConv2d, GDenseBlock, MaxPool
+from dsfcnn.layers import FieldSequential, GBatchNorm, GConv2d, GDenseBlock, GDenseUnit, MaxPool
 
 pytestmark = pytest.mark.skipif(library.load().functions is None, reason=f"dense here, because {library.load().reason}")
 
@@ -179,6 +179,58 @@ def test_a_forward_of_ones_own_is_called(layers):
     made, x = layers(), torch.randn(2, 4, 8, 12, 12)
     plain = nn.Sequential(*copy.deepcopy(made))
     torch.testing.assert_close(FieldSequential(*made)(x), plain(x), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_forward_set_on_an_instance_is_called(place):
+    dsfcnn.set_backend("spectral")
+    model, x = FieldSequential(GBatchNorm(4), nn.ReLU(), GConv2d(4, 4, 5)).eval(), torch.randn(2, 4, 8, 12, 12)
+    as_made, forward = model(x), model[place].forward
+    model[place].forward = lambda x: forward(x) - 1
+    torch.testing.assert_close(model(x), nn.Sequential(*model)(x), atol=1e-5, rtol=1e-5)
+    assert (model(x) - as_made).abs().max() > 0.1
+
+
+def test_statistics_in_another_precision_fare_as_in_a_plain_sequence():
+    model, x = FieldSequential(GBatchNorm(4), nn.ReLU()).eval(), torch.randn(2, 4, 8, 12, 12)
+    model[0].running_mean, model[0].running_var = model[0].running_mean.double(), model[0].running_var.double()
+
+    def outcome(layers):
+        try:
+            return layers(x).tolist()
+        except RuntimeError as error:
+            return str(error)
+
+    assert outcome(model) == outcome(nn.Sequential(*model))
+
+
+class RaisedUnit(GDenseUnit):
+    def forward(self, x):
+        return super().forward(x) + 1
+
+
+@pytest.mark.parametrize("change", ["a subclass", "a wrapper", "another body"])
+def test_a_dense_block_applies_the_units_it_has(change):
+    block, x = randomise(GDenseBlock(4, 2, middle=4, growth=2)).eval(), torch.randn(2, 4, 8, 12, 12)
+    if change == "a subclass":
+        block.units[1] = RaisedUnit(6, middle=4, growth=2).eval()
+    elif change == "a wrapper":
+        block.units[1] = nn.Sequential(block.units[1])
+    else:
+        block.units[1].body = nn.Sequential(*block.units[1].body)
+    torch.testing.assert_close(block(x), nn.Sequential(*block.units, block.closing)(x), atol=1e-5, rtol=1e-5)
+
+
+def test_passes_in_evaluation_and_training_wait_for_one_backward_pass():
+    """As in a loss of consistency; each has the gradients that it has alone."""
+    dsfcnn.set_backend("spectral")
+    model, x = randomise(FieldSequential(GBatchNorm(4), nn.ReLU(), GConv2d(4, 4, 5))), torch.randn(2, 4, 8, 12, 12)
+    twin = copy.deepcopy(model)
+    (model.eval()(x).square().sum() + model.train()(x).square().sum()).backward()
+    for training in (False, True):
+        twin.train(training)(x).square().sum().backward()
+    for found, wanted in zip(model.parameters(), twin.parameters()):
+        torch.testing.assert_close(found.grad, wanted.grad)
 
 
 def test_hooks_on_dense_units_fire():

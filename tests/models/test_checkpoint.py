@@ -12,6 +12,7 @@ import subprocess
 import sys
 import zipfile
 
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
@@ -19,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+import dsfcnn
 from dsfcnn import __version__
 from dsfcnn.cli.main import main
 from dsfcnn.errors import DataError, DsfcnnError, MissingInputError, OutputError, UsageError
@@ -136,6 +138,21 @@ def test_what_is_told_of_a_model_is_kept(tmp_path):
     assert sorted(path.name for path in (tmp_path / "untold").iterdir()) == ["README.md", CONFIG, WEIGHTS]
 
 
+@pytest.fixture
+def default_dtype():
+    before = torch.get_default_dtype()
+    yield torch.set_default_dtype
+    torch.set_default_dtype(before)
+
+
+def test_the_callers_default_type_is_not_that_of_a_folder(default_dtype, folder):
+    image = np.arange(784, dtype=np.uint8).reshape(28, 28)
+    wanted = dsfcnn.load(folder).classify(image)
+    default_dtype(torch.float64)
+    assert next(load_model(folder).parameters()).dtype == torch.float32
+    np.testing.assert_array_equal(dsfcnn.load(folder).classify(image), wanted)
+
+
 # Saving.
 
 
@@ -189,6 +206,40 @@ def test_a_model_from_elsewhere_is_not_saved(tmp_path):
         save_model(nn.Conv2d(3, 2, 1), tmp_path / "model")
     assert caught.value.exit_code == 2
     assert not (tmp_path / "model").exists()
+
+
+def with_another_head(model):
+    model.head[1] = nn.Conv2d(model.head[1].in_channels, 4, 1)
+    return model
+
+
+def with_another_name(model):
+    model.classifier = model.head
+    del model.head
+    return model
+
+
+@pytest.mark.parametrize("change", [with_another_head, with_another_name, torch.compile])
+def test_a_model_that_was_changed_is_not_saved(change, tmp_path, refused):
+    with refused(UsageError, fix="unwrap it"):
+        save_model(change(create("cnn-digits", width=0.05)), tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_resolution_that_is_no_number_is_not_saved(tmp_path, refused):
+    with refused(UsageError, fix="plain numbers"):
+        save_model(create("cnn-digits", width=0.05), tmp_path / "model", mpp=float("nan"))
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_model_keeps_the_architecture_it_was_made_with(tmp_path):
+    heads = {"object": 2}
+    model = create("cnn-glands", width=0.05, heads=heads)
+    heads["object"] = 9
+    save_model(model, tmp_path)
+    assert read_config(tmp_path)["architecture"]["heads"] == {"object": 2}
+    create("cnn-glands", width=0.05).architecture["heads"]["object"] = 9
+    assert create("cnn-glands", width=0.05).architecture["heads"] == {"object": 3}
 
 
 # What is not there.

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dsfcnn
+from dsfcnn.models import heads
 
 HEIGHT, WIDTH = 160, 144
 
@@ -49,3 +50,14 @@ def test_a_shorter_reach_would_be_noticed(model, image, whole):
             found = difference(model(image, part), whole, part)
         model.reach = reach
         assert found > 1e-12
+
+
+def test_a_hook_in_a_head_sees_the_whole_map(monkeypatch):
+    """Without one, a head does a strip at a time."""
+    monkeypatch.setattr(heads, "_STRIP_BYTES", 1)
+    head, x, seen = heads.MapHead(4, 5, 2).eval(), torch.randn(1, 4, 8, 7), []
+    with torch.no_grad():
+        strips = head(x)
+        head[0][1].register_forward_hook(lambda layer, given, made: seen.append(made.shape))
+        torch.testing.assert_close(head(x), strips)
+    assert seen == [(1, 5, 8, 7)]

@@ -63,6 +63,18 @@ def test_jpeg_is_near_and_names_do_not_matter(picture, tmp_path):
     assert np.abs(read_image(tmp_path / "a b'\n\udcff.png").astype(int) - picture).mean() < 3
 
 
+@pytest.mark.parametrize("orientation", [3, 6])
+def test_a_tiff_is_not_turned(orientation, picture, tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", picture, photometric="rgb", extratags=[(274, "H", 1, orientation, True)])
+    assert Image.open(tmp_path / "a.tif").getexif()[274] == orientation
+    pixels = read_image(tmp_path / "a.tif")
+    assert pixels.shape == picture.shape
+    assert (pixels == picture).all()
+    tifffile.imwrite(tmp_path / "a.tif", np.stack([picture, picture]), photometric="rgb", extratags=[(274, "H", 1, orientation, True)])
+    with pytest.raises(DataError, match="holds 2 pictures"):
+        read_image(tmp_path / "a.tif")
+
+
 @pytest.mark.parametrize("mode", ["L", "P", "1", "LA", "RGBA"])
 @pytest.mark.parametrize("suffix", ["png", "tif"])
 def test_grey_palette_and_alpha_become_rgb(mode, suffix, picture, tmp_path):
@@ -233,6 +245,18 @@ def test_a_download_that_stopped_in_its_reserved_space_is_refused(picture, tmp_p
         content = (tmp_path / "a").read_bytes()
         (tmp_path / "a").write_bytes(content[: len(content) * 2 // 3] + bytes(len(content) // 3 + 1))
         with pytest.raises(DataError):
+            read_image(tmp_path / "a")
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+def test_a_jpeg_ends_at_its_mark_whatever_lies_behind(progressive, picture, tmp_path):
+    Image.fromarray(picture).save(tmp_path / "a", "JPEG", progressive=progressive)
+    content, wanted = (tmp_path / "a").read_bytes(), read_image(tmp_path / "a")
+    (tmp_path / "a").write_bytes(content + b"film \xff\xda film")
+    assert (read_image(tmp_path / "a") == wanted).all()
+    for padding in (b"", bytes(100)):
+        (tmp_path / "a").write_bytes(content[:-2] + padding)
+        with pytest.raises(DataError, match="damaged JPEG"):
             read_image(tmp_path / "a")
 
 

@@ -19,6 +19,7 @@ from dsfcnn.slides import UnknownResolution, open_slide
 from dsfcnn.slides import open as opening
 from dsfcnn.slides.resolution import find_mpp
 from dsfcnn.slides.slide import Facts, Level
+from dsfcnn.slides.tiff import ome_mpp
 
 WHITE = zlib.compress(bytes([255]) * (256 * 256 * 3))
 LEVELS = (Level(100, 100, 1.0),)
@@ -117,6 +118,38 @@ def test_without_the_libraries_images_work_and_slides_say_what_to_install(write_
     for path in (write_slide(drawn), tmp_path / "a.mrxs"):
         with refused(UsageError, "pip install 'dsfcnn[wsi]'"):
             open_slide(path, image_mpp=0.5)
+
+
+@pytest.mark.parametrize("name", ["a.mrxs", "a.MRXS"])
+def test_a_mirax_slide_without_its_folder_is_no_image(name, drawn, tmp_path, refused):
+    Image.fromarray(drawn).save(tmp_path / name, "JPEG")
+    with refused(DataError, "put a beside it"):
+        open_slide(tmp_path / name, image_mpp=0.5)
+
+
+def write_pages(path, *pages):
+    """A tiled TIFF of pictures, each with what it says that it is: 0 a picture, 1 a smaller one, 2 one of several, 4 a mask."""
+    with tifffile.TiffWriter(path) as file:
+        for page, kind in pages:
+            photometric = "rgb" if page.ndim == 3 else "mask"
+            file.write(page, subfiletype=kind, photometric=photometric, tile=(128, 128), compression="deflate", metadata=None)
+
+
+def test_a_stack_of_pictures_is_no_slide(drawn, tmp_path, refused):
+    for kind in (0, 2):
+        write_pages(tmp_path / "a.tif", *[(drawn, kind)] * 3)
+        with pytest.raises(DataError, match="holds 3 pictures"):
+            open_slide(tmp_path / "a.tif", mpp=0.5)
+    for others in ([(drawn, 1)], [(drawn[..., 0] > 99, 4)], [(drawn[::2, ::2], 1), (drawn[::4, ::4], 1)], [(drawn[::2, ::2], 0)]):
+        write_pages(tmp_path / "a.tif", (drawn, 0), *others)
+        with open_slide(tmp_path / "a.tif", mpp=0.5) as slide:
+            assert (slide.read(0, 0, 603, 517) == drawn).all()
+
+
+def test_a_unit_may_be_written_as_xml_wants_it():
+    for unit in ("&#181;m", "&#xB5;m", "&#956;m", "µm"):
+        axes = " ".join(f'PhysicalSize{axis}="0.25" PhysicalSize{axis}Unit="{unit}"' for axis in "XY")
+        assert ome_mpp(f"<OME><Pixels {axes}/></OME>") == (0.25, 0.25)
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.float32, np.int8])

@@ -46,6 +46,11 @@ def test_what_comes_from_outside_is_the_mirror_image():
     np.testing.assert_allclose(turn(row, 180, (4, 8))[0, 0], [2, 3, 3, 2, 1, 0, 0, 1], atol=1e-12)
 
 
+def test_half_precision_rounds_only_what_was_read():
+    maps = torch.randn(1, 300, 300).bfloat16()
+    torch.testing.assert_close(turn(maps, 45), turn(maps.float(), 45).bfloat16())
+
+
 def plain_network():
     return nn.Sequential(nn.Conv2d(3, 4, 5, padding=2), nn.Tanh(), nn.Conv2d(4, 2, 3, padding=1)).double()
 
@@ -85,6 +90,13 @@ def test_what_is_averaged_turns_with_the_image(turns):
     torch.testing.assert_close(moved["one"], upright["one"].rot90(1, (-2, -1)), rtol=0, atol=1e-9)
     alone = model(x)["one"], model(x.rot90(1, (-2, -1)))["one"]
     assert (alone[1] - alone[0].rot90(1, (-2, -1))).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("turns", [4, 8])
+def test_maps_alone_are_turned_as_those_by_name(turns):
+    model, x = plain_network(), torch.randn(2, 3, 9, 12, dtype=torch.float64)
+    named = turned(lambda images: {"maps": model(images)}, turns)(x)
+    assert torch.equal(turned(model, turns)(x), named["maps"])
 
 
 @pytest.mark.parametrize("turns", [1, 3, 4, 8])

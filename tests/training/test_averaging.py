@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from dsfcnn.models import create
+from dsfcnn.models import create, heads
 from dsfcnn.training.averaging import settle
 
 MODELS = [("cnn-tumour", {}), ("hnet-tumour", {}), ("vfcnn-tumour", {"group": "C8"}), ("dsf-tumour", {"group": "C4", "dropout": 0.5})]
@@ -40,6 +40,16 @@ def test_statistics_are_means_over_the_batches_whatever_they_were(name, options)
     assert found
     for place, value in found.items():
         torch.testing.assert_close(value, torch.stack([one[place] for one in of_each]).mean(0))
+
+
+def test_heads_take_statistics_of_whole_maps(monkeypatch):
+    """As every other norm they see a batch once, not strip by strip."""
+    monkeypatch.setattr(heads, "_STRIP_BYTES", 1)
+    model = create("dsf-nuclei", group="C4", width=0.1).eval()
+    settle(model, [torch.rand(1, 3, 16, 16) for _ in range(2)])
+    counts = [buffer.item() for name, buffer in model.named_buffers() if name.endswith("num_batches_tracked")]
+    assert counts == [2] * len(counts)
+    assert len(counts) > 2
 
 
 def test_momentum_is_given_back():

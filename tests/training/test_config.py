@@ -1,5 +1,7 @@
 """The configuration: every mistake is one line with the key and what is allowed, and exit code 2."""
 
+from dataclasses import replace
+
 import pytest
 
 from dsfcnn.cli.main import main
@@ -63,6 +65,9 @@ BASE = "task: nuclei\nmodel: dsf-nuclei\nsteps: 10\n"
         ("augment: {border: blue}", "mirror or black"),
         ("decode: {marker_treshold: 0.4}", "did you mean 'marker_threshold'?"),
         ("decode: {marker_threshold: high}", "such as 0.75"),
+        ("decode: {marker_threshold: 75}", "from 0 to 1"),
+        ("decode: {smallest_region: -5}", "0 or more"),
+        ("milestones: {-5: 0.1}", "greater than or equal to 0"),
         ("class_weights: [1.0, 2.0]", "nuclei has no classes"),
         ("1: 2", "strings"),
         ("task: nuclei", "keep one"),
@@ -143,6 +148,9 @@ def test_changes_go_on_top(settings):
         assert settings(f"data={name}").data == name
     assert settings("data=null", "split_file=", data="a", split_file="b").data is None
     assert settings("augment=null").augmentation() is None
+    assert settings("milestones.100=0.01", "milestones.200=0.001").milestones == {100: 0.01, 200: 0.001}
+    assert settings("held_out=a.png").held_out == ["a.png"]
+    assert settings("held_out=[1, b]").held_out == ["1", "b"]
 
 
 @pytest.mark.parametrize(
@@ -179,3 +187,4 @@ def test_many_keys_take_no_longer_than_few():
 def test_digits_are_only_turned():
     digits = TrainConfig(task="digits", model="steerable-digits", steps=1)
     assert digits.augmentation() == Augment.digits()
+    assert digits.model_copy(update={"augment": {"turn": False}}).augmentation() == replace(Augment.digits(), turn=False)

@@ -50,6 +50,18 @@ def test_slides_are_held_out_whole(squares, monkeypatch):
         assert len(images) == len(valid) == 2
 
 
+@pytest.mark.parametrize("name", ["a.svs", "a", "a.svs[1]"])
+def test_a_slide_is_held_out_whole_by_its_name(name, squares, monkeypatch):
+    names = ["a.svs[0]", "b.svs[0]", "a.svs[1]", "b.svs[1]"]
+    data = open_dataset(squares, "train", "folder", 0.25)
+    slides = type(
+        "Slides", (), {"name": "slides", "classes": data.classes, "source": lambda self, n: names[n], "__len__": lambda self: 4}
+    )()
+    monkeypatch.setattr("dsfcnn.training.images.open_dataset", lambda *given, **options: slides)
+    held = sources(open_images(config(squares, held_out=[name]))[1])
+    assert held == ["a.svs[0]", "a.svs[1]"]
+
+
 @pytest.mark.parametrize("names", [["case 1", "case 3"], ["case 3.png", "case 1.png", "case 1"]])
 def test_held_out_images_by_name(names, squares):
     images, valid = open_images(config(squares, held_out=names))

@@ -279,6 +279,25 @@ def test_fine_tuning_starts_from_a_model(train, tumour, whole, tmp_path):
     ours, theirs = (dict(load_model(folder / "best").named_parameters()) for folder in (tmp_path / "run", whole))
     assert all(ours[name].sub(weight).abs().max() < 1e-7 for name, weight in theirs.items())
     said(train(tumour, tmp_path / "other", f"init={whole / 'best'}", "width=0.2"), 65, "init: ", "another architecture", "expected")
+    said(train(tumour, tmp_path / "turns", f"init={whole / 'best'}", "group=D2"), 65, "group: expected D2, found C4")
+
+
+def test_a_run_goes_on_without_the_model_that_it_began_with(train, tumour, whole, tmp_path):
+    first = tmp_path / "first"
+    shutil.copytree(whole / "best", first)
+    assert train(tumour, tmp_path / "run", f"init={first}").code == 0
+    shutil.rmtree(first)
+    assert train(tumour, tmp_path / "run", f"init={first}", "--resume").code == 0
+
+
+def test_validation_images_of_one_class(train, tumour, patches, tmp_path):
+    shutil.copytree(patches, tmp_path / "data")
+    shutil.rmtree(tmp_path / "data" / "valid" / "normal")
+    there = f"data={tmp_path / 'data'}"
+    said(train(tumour, tmp_path / "a", there), 65, "all 2 validation images are tumour", "select=accuracy")
+    assert not (tmp_path / "a" / "config.yaml").exists()
+    assert train(tumour, tmp_path / "b", there, "select=accuracy").code == 0
+    assert "auc" not in (tmp_path / "b" / "metrics.csv").read_text()
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float64"])

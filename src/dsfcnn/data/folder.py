@@ -7,7 +7,7 @@ Segmentation: ``images`` and ``labels`` with files of equal stems. Classificatio
 from dataclasses import dataclass
 from pathlib import Path
 
-from dsfcnn.data.pairs import IMAGES, Pairs, entries, expect_some, files_in, image_and_label_folders, match_folders
+from dsfcnn.data.pairs import IMAGES, Pairs, entries, expect_some, files_in, image_and_label_folders, match_folders, subfolder
 from dsfcnn.data.sample import Dataset, Sample, checked_mpp, place_in
 from dsfcnn.data.split import SPLITS, expect_there, make_split, read_split
 from dsfcnn.errors import DataError, UsageError
@@ -90,7 +90,7 @@ def _kind(folder: Path) -> str | None:
     if image_and_label_folders(folder):
         return "pairs"
     places = [path for name in SPLITS if (path := folder.parent / name).is_dir()] if folder.name in SPLITS else [folder]
-    if any(image_and_label_folders(place) for place in places):  # a split that lacks its labels is none of classes
+    if any(subfolder(place, "images") for place in places):  # whose labels are missing, or called otherwise
         return None
     classes = {path.name for place in places for path in _class_folders(place)}
     return "classes" if _class_folders(folder) and len(classes) > 1 else None  # a split may have images of one class

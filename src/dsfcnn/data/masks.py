@@ -90,6 +90,7 @@ def _read_by_tifffile(path: str | Path, max_pixels: int) -> np.ndarray | None:
     try:
         with open_file(path) as stream:
             read_pages(stream)
+            stream.seek(0)
             with tifffile.TiffFile(stream) as file:
                 page = file.pages.first
                 if len(file.pages) > 1 or page.dtype is None or page.dtype.kind not in "iu" or len(page.shape) != 2:

@@ -71,7 +71,7 @@ def possible(maps: Sequence[Tensor], weight: Tensor, kernel_size: int, group: Gr
         and group.size <= 32
         and kernel_size in bank.KERNEL_SIZES
         and _readable([weight, *maps])
-        and weight.shape[2:] == (group.size, len(bank.filters(kernel_size)))  # C would read past their end
+        and weight.shape[1:] == (sum(x.shape[1] for x in maps), group.size, len(bank.filters(kernel_size)))  # C would read past their end
     )
 
 

@@ -86,7 +86,7 @@ def _merge_batch_norms(traced: fx.GraphModule) -> None:
         if len(before.users) > 1 or calls[before.target] > 1 or calls[node.target] > 1:
             continue
         conv, norm = str(before.target), str(node.target)
-        if read & {conv, norm}:
+        if read & {conv, norm} or any("forward" in vars(modules[name]) for name in (conv, norm)):
             continue
         merged = _merge(modules[conv], modules[norm])
         if merged is None:

@@ -55,9 +55,10 @@ class GConv2d(SteeredConv):
 
     def runs_spectral(self, maps: Sequence[Tensor]) -> bool:
         """Whether the spectral kernel computes this layer for maps that fit; not where a subclass makes its filters in another way."""
-        if self.filters != "steerable" or any(getattr(type(self), name) is not getattr(GConv2d, name) for name in _MAKE_FILTERS):
+        own = any(getattr(type(self), name) is not getattr(GConv2d, name) or name in vars(self) for name in _MAKE_FILTERS)
+        if own or self.filters != "steerable":
             return False
-        if self.bias is not None and self.bias.dtype != self.weight.dtype:
+        if self.bias is not None and (self.bias.dtype != self.weight.dtype or self.bias.shape != self.weight.shape[:1]):
             return False
         return runs_spectral(maps, self.weight, self.kernel_size, self.group)
 

@@ -67,9 +67,10 @@ def _joins(joined: Joined, norm: GBatchNorm, relu: nn.Module) -> bool:
     own = type(norm).batch_moments is not GBatchNorm.batch_moments and not has_hooks(norm)  # one that has its own way to do this
     if not (own or as_made(norm, GBatchNorm)) or not as_made(relu, nn.ReLU) or not joined.fit(norm.num_features):
         return False
-    numbers = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
-    readable = reads_fields([*joined.maps, *(x for x in numbers if x is not None)])
-    return readable and (joined.numbers() > 1 or not norm.training)
+    numbers = [x for x in (norm.weight, norm.bias, norm.running_mean, norm.running_var) if x is not None]
+    if any(x.shape != (norm.num_features,) for x in numbers) or not reads_fields([*joined.maps, *numbers]):
+        return False
+    return joined.numbers() > 1 or not norm.training
 
 
 def _spectral(joined: Joined, conv: GConv2d) -> bool:

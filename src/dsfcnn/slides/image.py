@@ -135,6 +135,7 @@ def _is_stack(image: Image.Image) -> bool:
         return True
     size = image.size
     image.seek(1)
+    _leave_as_stored(image)
     second = image.size
     image.seek(0)
     _leave_as_stored(image)

@@ -26,6 +26,7 @@ _STRIP_OFFSETS = 273
 _HAMAMATSU = 65420  # in every page of an NDPI file, whose places beyond 4 GB are written in a way of its own
 _MICRONS = {2: 25_400.0, 3: 10_000.0}  # in the unit of the resolution tag: inch, centimetre
 _SEPARATE = 2
+_ONE_OF_SEVERAL = 2  # bit of the tag that says what a page is for: in a row with others, as any picture
 
 
 class DamagedTiff(ValueError):
@@ -163,7 +164,7 @@ class _Walk:
             ome=description if re.search(r"<(?:\w+:)?OME[ >]", description) else None,
             tag_mpp=self._resolution(tags),
             hamamatsu=hamamatsu,
-            part=bool(self._integer(tags, _SUBFILE, 0)),
+            part=bool(self._integer(tags, _SUBFILE, 0) & ~_ONE_OF_SEVERAL),
         )
 
     def _expect_chunks(self, tags: dict[int, tuple[int, int, int]], width: int, height: int, planes: int) -> None:
