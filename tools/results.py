@@ -30,7 +30,7 @@ INTRODUCTION = """# Results
 
 First the models that come with the package, then the comparisons: in each, networks of equal size are trained alike. All of it is written
 by `python tools/results.py`, from the models' [cards](model-cards.md) and from the records of what was trained; the command above a table
-trains it again. Intervals are of a bootstrap over images, and ± is the standard deviation over seeds.
+trains it again. Intervals are of a bootstrap over images, and ± is the standard deviation over seeds; of two seeds both are shown.
 """
 ABOUT = {
     "nuclei": "Nuclei, Kumar et al. The paper tests on 14 images, of which these 8 are those of the same organs.",

@@ -109,7 +109,7 @@ def test_rows_of_tumour_stand_beside_the_first_on_the_same_images(tmp_path):
     assert len(tests[0]["label"]) > tests[0]["images"], "validation and test together"
     table = (tmp_path / "table.md").read_text().splitlines()
     header, _, cnn, steerable = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table]
-    column = header.index("auc minus that of CNN, valid and test (95 %)")
+    column = header.index("auc minus that of CNN, valid and test (95 % over images)")
     assert cnn[column] == ""
     value, low, high = (float(number) for number in re.findall(r"[+-][\d.]+", steerable[column]))
     assert low <= value <= high
@@ -119,6 +119,9 @@ def test_rows_of_tumour_stand_beside_the_first_on_the_same_images(tmp_path):
     again = tmp_path / "runs" / "steerable-tumour-C8-seed1" / "test.json"
     again.write_text(json.dumps({**tests[1], "p_tumour": tests[0]["p_tumour"]}))  # a second seed that leads by nothing
     assert lines(STUDIES["pcam"], tmp_path)[1].ahead.value == pytest.approx(lead / 2)
+    write_table(STUDIES["pcam"], tmp_path)
+    both = f"{tests[1]['scores']['auc']:.4g}, {tests[1]['scores']['auc']:.4g}"
+    assert both in (tmp_path / "table.md").read_text(), "of two seeds both scores"
 
 
 def test_rows_of_fewer_images_are_trained_on_so_many(tmp_path):

@@ -28,7 +28,7 @@ def read_instances(path: str | Path, *, max_pixels: int = MAX_PIXELS, formats: t
     """The instance map in a file as int32 (H, W): 0 is background, objects are 1, 2, ... in the order of the file's ids.
 
     Args:
-        path: .npy, .mat with a variable ``inst_map``, or a picture whose pixels are ids (PNG or TIFF of 8, 16 or 32 bits).
+        path: .npy, .mat with a variable ``inst_map``, or a picture whose pixels are ids (PNG or TIFF of 8 to 64 bits).
         max_pixels: larger maps are refused before they are loaded.
         formats: of pictures that are accepted.
 

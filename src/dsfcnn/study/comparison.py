@@ -192,7 +192,7 @@ def write_table(study: Study, out: Path) -> None:
     header = ["network", "parameters (paper's count)", "seeds", *study.metrics]
     paired = any(line.ahead for line in found)
     if paired:
-        header.append(f"auc minus that of {found[0].row.label}, valid and {study.test_split} (95 %)")
+        header.append(f"auc minus that of {found[0].row.label}, valid and {study.test_split} (95 % over images)")
     known = [metric for metric in study.metrics if any(metric in dict(line.row.paper) for line in found)] if study.beside_paper else []
     header += [f"{metric}, {study.beside_paper}" for metric in known]
     cells = [
@@ -222,6 +222,9 @@ def write_table(study: Study, out: Path) -> None:
 
 
 def _spread(values: list[float]) -> str:
+    """Mean and standard deviation; of two seeds, for which that says little, both."""
+    if len(values) == 2:
+        return f"{mean(values):.4g} ({values[0]:.4g}, {values[1]:.4g})"
     return f"{mean(values):.4g}" if len(values) < 2 else f"{mean(values):.4g} ± {stdev(values):.2g}"
 
 
