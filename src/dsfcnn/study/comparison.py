@@ -229,20 +229,24 @@ def _spread(values: list[float]) -> str:
 
 
 def _plot_scores(study: Study, found: list[Line]) -> Figure:
-    """Score against the number of orientations or of training images, a line for each family; H-Net, which has all of them, is a level."""
+    """Score against the number of orientations or of training images, a line for each family and a dot for each seed; H-Net, which has all
+    orientations, is a level.
+    """
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
-    families: dict[str, list[tuple[int, float]]] = {}
+    families: dict[str, list[tuple[int, list[float]]]] = {}
     styles = iter(("--", ":"))
     for line in found:
-        family, score = line.row.model.partition("-")[0], mean(line.scores[study.metrics[0]])
+        family, scores = line.row.model.partition("-")[0], line.scores[study.metrics[0]]
         if family == "hnet":
-            axes.axhline(score, color="grey", linestyle=next(styles), label=line.row.label)
+            axes.axhline(mean(scores), color="grey", linestyle=next(styles), label=line.row.label)
             continue
         orientations = int(line.row.group[1:]) if line.row.group else 1
-        families.setdefault(family, []).append((line.row.images or orientations, score))
+        families.setdefault(family, []).append((line.row.images or orientations, scores))
     for family, points in families.items():
-        axes.plot(*zip(*sorted(points)), marker="o", label=family)
+        (drawn,) = axes.plot(*zip(*sorted((place, mean(scores)) for place, scores in points)), marker="o", label=family)
+        for place, scores in points:
+            axes.plot([place] * len(scores), scores, ".", color=drawn.get_color(), alpha=0.5)
     axes.set(xlabel=study.against, ylabel=f"{study.metrics[0]} ({study.test_split})")
     if study.against == "images":
         axes.set(xscale="log", yscale="log")
