@@ -24,8 +24,8 @@ from dsfcnn.slides.source import kind_of, open_file, read_head, shown
 
 FORMATS = ("PNG", "JPEG", "TIFF", "WebP")
 MAX_PIXELS = 150_000_000  # about 1 GB while decoding; design
-_JPEG_END = b"\xff\xd9"
-_JPEG_WITHOUT_LENGTH = {0x00, 0x01, *range(0xD0, 0xD8), 0xFF}  # after ff: a byte of the picture, restarts, padding
+_JPEG_END = 0xD9  # after ff
+_JPEG_WITHOUT_LENGTH = {0x00, 0x01, *range(0xD0, 0xD8), 0xFF}  # a byte of the picture, restarts, padding
 _STRIP = 1 << 22  # pixels converted at a time
 
 warnings.filterwarnings("ignore", module=r"PIL\.")  # doubts about tags; what matters is checked here and said once
@@ -173,9 +173,9 @@ def _expect_ended_jpeg(stream: BinaryIO) -> None:
     """
     with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:  # of any size, in no memory of ours
         place = content.find(b"\xff", 2)
-        while 0 <= place < len(content) - 3 or content[place : place + 2] == _JPEG_END:
+        while 0 <= place < len(content) - 1:
             mark = content[place + 1]
-            if mark == _JPEG_END[1]:
+            if mark == _JPEG_END:
                 return
             if mark in _JPEG_WITHOUT_LENGTH:
                 place += 1 if mark == 0xFF else 2

@@ -68,9 +68,9 @@ def open_reader(path: Path, max_pixels: int = MAX_PIXELS) -> Reader:
         return _without_libraries(path, kind, pages, max_pixels)
     _expect_plain_colours(pages, path)
     vendor = openslide.detect(path)
-    # To OpenSlide an OME-TIFF is a TIFF like others: it would miss its pyramid and its resolution.
     if vendor in (None, "generic-tiff") and pages and is_slide(pages):
         _expect_one_picture(pages, path)
+    # To OpenSlide an OME-TIFF is a TIFF like others: it would miss its pyramid and its resolution.
     if vendor is not None and not (pages and pages[0].ome and vendor == "generic-tiff"):
         try:
             return OpenSlideReader(path, transparent=bool(pages) and pages[0].channels in (2, 4))
