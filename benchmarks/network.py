@@ -23,24 +23,26 @@ from dsfcnn.kernels.memory import keep_memory
 from dsfcnn.study.speed import backend, batch_of, prediction, seconds, training_step
 
 CASES = {
-    "nuclei-prediction": ("dsf-nuclei", False),
-    "tumour-prediction": ("dsf-tumour", False),
-    "nuclei-training": ("dsf-nuclei", True),
-    "digits-training": ("steerable-digits", True),
+    "nuclei-prediction": ("dsf-nuclei", "C8", False),
+    "tumour-prediction": ("dsf-tumour", "C8", False),
+    "nuclei-training": ("dsf-nuclei", "C8", True),
+    "digits-training": ("steerable-digits", "C8", True),
+    "mirrors-prediction": ("dsf-nuclei", "D4", False),
+    "mirrors-training": ("dsf-nuclei", "D4", True),
 }
 
 
-def ways(name: str, training: bool) -> dict[str, Callable[[], None]]:
+def ways(name: str, group: str, training: bool) -> dict[str, Callable[[], None]]:
     torch.manual_seed(0)
-    model, images = dsfcnn.create(name, group="C8"), batch_of(name, training)
+    model, images = dsfcnn.create(name, group=group), batch_of(name, training)
     if training:
         return {"dense": training_step(model, images), "auto": training_step(model, images)}
     return {"dense": prediction(dsfcnn.fold(model), images), "auto": prediction(model, images)}
 
 
-def compare(name: str, training: bool, rounds: int) -> str:
+def compare(name: str, group: str, training: bool, rounds: int) -> str:
     times: dict[str, list[float]] = {"dense": [], "auto": []}
-    runs = ways(name, training)
+    runs = ways(name, group, training)
     for number in range(rounds + 1):
         for way, run in runs.items():
             with backend(way):
@@ -53,14 +55,14 @@ def compare(name: str, training: bool, rounds: int) -> str:
     return f"{middle['dense'] / middle['auto']:6.2f}  ({lower:.2f} to {upper:.2f}; {middle['dense']:.2f} s and {middle['auto']:.2f} s)"
 
 
-def peak(name: str, training: bool, way: str, threads: int) -> float:
+def peak(name: str, group: str, training: bool, way: str, threads: int) -> float:
     """Megabytes above what the process had before, in a process of its own."""
-    command = [sys.executable, __file__, "--peak", json.dumps([name, training, way]), "--threads", str(threads)]
+    command = [sys.executable, __file__, "--peak", json.dumps([name, group, training, way]), "--threads", str(threads)]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
-def measure_peak(name: str, training: bool, way: str) -> None:
-    run = ways(name, training)[way]
+def measure_peak(name: str, group: str, training: bool, way: str) -> None:
+    run = ways(name, group, training)[way]
     before = largest_resident()
     with backend(way):
         run()
@@ -87,14 +89,12 @@ def main() -> None:
         return
     keep_memory()
     for case in options.only:
-        name, training = CASES[case]
+        name, group, training = CASES[case]
         shape = "x".join(str(length) for length in batch_of(name, training).shape)
-        print(
-            f"{case} ({name} C8, {shape}, {options.threads} threads): dense / spectral {compare(name, training, options.rounds)}",
-            flush=True,
-        )
+        compared = compare(name, group, training, options.rounds)
+        print(f"{case} ({name} {group}, {shape}, {options.threads} threads): dense / spectral {compared}", flush=True)
         if training:
-            memory = {way: peak(name, training, way, options.threads) for way in ("dense", "auto")}
+            memory = {way: peak(name, group, training, way, options.threads) for way in ("dense", "auto")}
             print(f"  peak memory: dense {memory['dense']:.0f} MB, spectral {memory['auto']:.0f} MB", flush=True)
 
 

@@ -54,7 +54,7 @@ def both(layer, x, gradient):
 
 
 SHAPES = st.tuples(
-    st.sampled_from([2, 4, 6, 8, 12, 16]),  # orientations
+    st.sampled_from(["C2", "C4", "C6", "C8", "C12", "C16", "D2", "D4", "D8"]),
     st.sampled_from(bank.KERNEL_SIZES),
     st.integers(1, 9),  # fields read
     st.integers(1, 15),  # fields written
@@ -67,7 +67,7 @@ SHAPES = st.tuples(
 
 
 NARROW_BATCHES = st.tuples(
-    st.sampled_from([4, 8, 12, 16]),
+    st.sampled_from(["C4", "C8", "C12", "C16", "D4"]),
     st.sampled_from(bank.KERNEL_SIZES),
     st.integers(1, 5),
     st.integers(1, 9),
@@ -82,10 +82,11 @@ NARROW_BATCHES = st.tuples(
 @settings(max_examples=120, deadline=None, derandomize=True)
 @given(SHAPES | NARROW_BATCHES)
 def test_random_shapes_agree_with_dense(shape):
-    n, kernel_size, fields, out, images, height, width, bias, transposed = shape
+    group, kernel_size, fields, out, images, height, width, bias, transposed = shape
     torch.manual_seed(0)
-    layer = GConv2d(fields, out, kernel_size, group=f"C{n}", bias=bias)
-    x, gradient = torch.randn(images, fields, n, height, width), torch.randn(images, out, n, height, width)
+    layer = GConv2d(fields, out, kernel_size, group=group, bias=bias)
+    size = layer.group.size
+    x, gradient = torch.randn(images, fields, size, height, width), torch.randn(images, out, size, height, width)
     if transposed:
         x = x.transpose(3, 4).contiguous().transpose(3, 4)
     assert backend.possible([x], layer.weight, kernel_size, layer.group)
@@ -145,7 +146,7 @@ def test_the_number_of_threads_changes_no_bit(size):
         assert all(torch.equal(a, b) for a, b in zip(results[0], other))
 
 
-@pytest.mark.parametrize("group", ["C4", "C8", "C12", "C16"])
+@pytest.mark.parametrize("group", ["C4", "C8", "C12", "C16", "D4", "D12"])
 def test_quarter_turns_commute_to_float_precision(group):
     torch.manual_seed(0)
     dsfcnn.set_backend("spectral")
@@ -172,7 +173,8 @@ def test_frozen_weights_and_inputs_without_gradient():
         ("C8", 7, torch.float32, "steerable", True),
         ("C8", 7, torch.float64, "steerable", False),
         ("C3", 7, torch.float32, "steerable", False),
-        ("D4", 7, torch.float32, "steerable", False),
+        ("D4", 7, torch.float32, "steerable", True),
+        ("D3", 7, torch.float32, "steerable", False),
         ("C8", 11, torch.float32, "steerable", False),
         ("C8", 7, torch.float32, "rotated", False),
     ],
@@ -180,7 +182,7 @@ def test_frozen_weights_and_inputs_without_gradient():
 def test_what_cannot_be_spectral_is_dense(group, kernel_size, dtype, filters, spectral_wanted, monkeypatch):
     dsfcnn.set_backend("spectral")
     called = []
-    monkeypatch.setattr(calls, "convolve", lambda *a, **k: called.append(1) or torch.zeros(1))
+    monkeypatch.setattr(calls, "convolve", lambda *a, **k: called.append(1) or torch.zeros(1, 4, 4, 9, 9))
     layer = GConv2d(2, 2, kernel_size, group=group, filters=filters).to(dtype)
     layer(torch.randn(1, 2, layer.group.size, 9, 9, dtype=dtype))
     assert bool(called) == spectral_wanted

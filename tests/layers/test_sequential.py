@@ -57,7 +57,7 @@ def assert_alike(model, maps, training):
 
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(
-    st.sampled_from([2, 4, 8, 12]),
+    st.sampled_from(["C2", "C4", "C8", "C12", "D2", "D4"]),
     st.sampled_from([3, 5, 7]),
     st.lists(st.integers(1, 5), min_size=1, max_size=4),  # fields of each map
     st.integers(1, 7),
@@ -66,10 +66,11 @@ def assert_alike(model, maps, training):
     st.sampled_from([1, 7, 16, 33, 64, 65, 130]),
     st.booleans(),
 )
-def test_norm_relu_and_convolution_of_several_maps(n, kernel_size, fields, out, images, height, width, training):
+def test_norm_relu_and_convolution_of_several_maps(group, kernel_size, fields, out, images, height, width, training):
     torch.manual_seed(0)
-    model = randomise(FieldSequential(GBatchNorm(sum(fields)), nn.ReLU(), GConv2d(sum(fields), out, kernel_size, group=f"C{n}", bias=True)))
-    maps = [torch.randn(images, count, n, height, width) * 2 + 0.5 for count in fields]
+    conv = GConv2d(sum(fields), out, kernel_size, group=group, bias=True)
+    model = randomise(FieldSequential(GBatchNorm(sum(fields)), nn.ReLU(), conv))
+    maps = [torch.randn(images, count, conv.group.size, height, width) * 2 + 0.5 for count in fields]
     assert_alike(model, maps, training)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from dsfcnn.errors import UsageError
-from dsfcnn.groups import Cyclic, Group
+from dsfcnn.groups import Cyclic, Dihedral, Group
 from dsfcnn.kernels import bank, library
 
 BACKENDS = ("auto", "dense", "spectral")
@@ -55,7 +55,9 @@ def runs_spectral(maps: Sequence[Tensor], weight: Tensor, kernel_size: int, grou
         return True
     images, _, _, height, width = maps[0].shape
     training = torch.is_grad_enabled() and any(x.requires_grad for x in (weight, *maps))
-    return faster((images, weight.shape[1], weight.shape[0], kernel_size, group.size, height, width), training) == "spectral"
+    parts = group.size // group.orientations  # a field of D_n is two of C_n
+    shape = (images, parts * weight.shape[1], parts * weight.shape[0], kernel_size, group.orientations, height, width)
+    return faster(shape, training) == "spectral"
 
 
 def reads_fields(tensors: Sequence[Tensor]) -> bool:
@@ -64,11 +66,11 @@ def reads_fields(tensors: Sequence[Tensor]) -> bool:
 
 
 def possible(maps: Sequence[Tensor], weight: Tensor, kernel_size: int, group: Group) -> bool:
-    """What the kernel can read, rotations only, and an even number of them."""
+    """What the kernel can read: rotations, an even number of them, with mirrors or without."""
     return (
-        isinstance(group, Cyclic)
-        and group.size % 2 == 0
-        and group.size <= 32
+        isinstance(group, Cyclic | Dihedral)
+        and group.orientations % 2 == 0
+        and group.orientations <= 32
         and kernel_size in bank.KERNEL_SIZES
         and _readable([weight, *maps])
         and weight.shape[1:] == (sum(x.shape[1] for x in maps), group.size, len(bank.filters(kernel_size)))  # C would read past their end

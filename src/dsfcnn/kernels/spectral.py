@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from dsfcnn.kernels import calls
+from dsfcnn.groups import Dihedral, Group
+from dsfcnn.kernels import calls, mirrors
 from dsfcnn.kernels.calls import Activation
 from dsfcnn.kernels.tables import plan
 
@@ -89,12 +90,22 @@ class _MaxPool(torch.autograd.Function):
 
 
 def spectral_gconv(
-    maps: Sequence[Tensor], weight: Tensor, bias: Tensor | None, kernel_size: int, activation: Activation | None = None
+    maps: Sequence[Tensor], weight: Tensor, bias: Tensor | None, kernel_size: int, group: Group, activation: Activation | None = None
 ) -> Tensor:
     """Hidden-layer G-convolution of steerable filters, Eq. (18), of maps side by side, each read through the activation if there is one.
 
-    (N, C, n, H, W) with ``in`` fields in all, weights (out, in, n, L) -> (N, out, n, H, W).
+    (N, C, G, H, W) with ``in`` fields in all, weights (out, in, G, L) -> (N, out, G, H, W).
     """
+    if isinstance(group, Dihedral):
+        maps = [mirrors.cyclic_fields(x) for x in maps]
+        weight = mirrors.cyclic_weight(weight, kernel_size)
+        bias = None if bias is None else bias.repeat_interleave(2)
+        activation = None if activation is None else mirrors.cyclic_activation(activation)
+        return mirrors.dihedral_fields(_cyclic_gconv(maps, weight, bias, kernel_size, activation))
+    return _cyclic_gconv(maps, weight, bias, kernel_size, activation)
+
+
+def _cyclic_gconv(maps: Sequence[Tensor], weight: Tensor, bias: Tensor | None, kernel_size: int, activation: Activation | None) -> Tensor:
     if not torch.is_grad_enabled():  # small maps notice what autograd costs
         return calls.convolve(maps, weight, plan(weight.shape[2], kernel_size), activation, bias)
     return _GConv.apply(kernel_size, weight, bias, *(activation or (None, None, None)), *maps)

@@ -49,7 +49,7 @@ class GConv2d(SteeredConv):
     def forward(self, x: Tensor) -> Tensor:
         expect_fields(x, self.in_fields, self.group.size, "GConv2d")
         if self.runs_spectral([x]):
-            return spectral_gconv([x], self.weight, self.bias, self.kernel_size)
+            return spectral_gconv([x], self.weight, self.bias, self.kernel_size, self.group)
         y = F.conv2d(x.flatten(1, 2), self.kernel(), self.plane_bias(), padding=self.kernel_size // 2)
         return y.unflatten(1, (self.out_fields, self.group.size))
 

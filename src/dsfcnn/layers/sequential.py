@@ -54,11 +54,11 @@ def _at_once(layers: list[nn.Module], joined: Joined) -> tuple[int, Tensor | Non
     """The first few layers in one step, and how many these are; (1, None) where the first has to be called as it is."""
     match layers[:3]:
         case [GBatchNorm() as norm, nn.ReLU(), GConv2d() as conv] if _joins(joined, norm, layers[1]) and _spectral(joined, conv):
-            return 3, spectral_gconv(joined.maps, conv.weight, conv.bias, conv.kernel_size, norm.before_relu(joined))
+            return 3, spectral_gconv(joined.maps, conv.weight, conv.bias, conv.kernel_size, conv.group, norm.before_relu(joined))
         case [GBatchNorm() as norm, nn.ReLU(), *_] if len(joined.maps) == 1 and _joins(joined, norm, layers[1]):
             return 2, activate(joined.maps[0], norm.before_relu(joined), in_place=joined.own)
         case [GConv2d() as conv, *_] if _spectral(joined, conv):
-            return 1, spectral_gconv(joined.maps, conv.weight, conv.bias, conv.kernel_size)
+            return 1, spectral_gconv(joined.maps, conv.weight, conv.bias, conv.kernel_size, conv.group)
     return 1, None
 
 
