@@ -11,7 +11,7 @@ import yaml
 
 from dsfcnn.errors import Interrupted, UsageError
 from dsfcnn.models import count_parameters, create, names
-from dsfcnn.study.comparison import configuration, lines, run_study, write_table
+from dsfcnn.study.comparison import Line, configuration, lines, plot_scores, run_study, write_table
 from dsfcnn.study.plans import STUDIES
 from dsfcnn.tasks.metrics.auc import auc
 
@@ -159,8 +159,16 @@ def test_what_all_networks_share_does_not_hide_what_a_row_asks_for(tmp_path):
     study = STUDIES["pcam"]
     options = [configuration(study, row, "small", 0, tmp_path, tmp_path, {}).options for row in study.rows]
     assert {each["centre"] for each in options} == {0.3333}
-    assert [each.get("dropout") for each in options] == [None, None, None, 0.1]
+    assert [each.get("dropout") for each in options] == [None, None, None, 0.1, 0.1]
     assert all(configuration(study, row, "paper", 0, tmp_path, tmp_path, {}).options == {} for row in study.rows)
+
+
+def test_networks_with_mirrors_are_a_family_of_their_own():
+    study = STUDIES["pcam"]
+    found = [Line(row, 1, {"auc": [0.9]}, {}, None) for row in study.rows if row.label.startswith("DSF-CNN")]
+    (axes,) = plot_scores(study, found).axes
+    families = {line.get_label(): line.get_xdata() for line in axes.lines if not line.get_label().startswith("_")}
+    assert families == {"dsf": (8,), "dsf with mirrors": (4,)}
 
 
 @pytest.mark.parametrize("name", STUDIES)

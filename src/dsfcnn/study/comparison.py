@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from dsfcnn.data import Dataset, open_dataset
 from dsfcnn.errors import Interrupted, UsageError
 from dsfcnn.files import atomic_write
+from dsfcnn.groups import parse_group
 from dsfcnn.models import count_parameters, load_model
 from dsfcnn.study.judge import Judged
 from dsfcnn.study.plans import LICENCES, Budget, Row, Study
@@ -213,7 +214,7 @@ def write_table(study: Study, out: Path) -> None:
     csv.writer(text, lineterminator="\n").writerows([header, *cells])
     with atomic_write(out / "table.csv") as stream:
         stream.write(text.getvalue().encode())
-    figures: dict[str, Figure] = {study.against: _plot_scores(study, found)}
+    figures: dict[str, Figure] = {study.against: plot_scores(study, found)}
     if any(line.curve["steps"] for line in found):
         figures["convergence"] = _plot_curves(found)
     for name, figure in figures.items():
@@ -228,7 +229,7 @@ def _spread(values: list[float]) -> str:
     return f"{mean(values):.4g}" if len(values) < 2 else f"{mean(values):.4g} ± {stdev(values):.2g}"
 
 
-def _plot_scores(study: Study, found: list[Line]) -> Figure:
+def plot_scores(study: Study, found: list[Line]) -> Figure:
     """Score against the number of orientations or of training images, a line for each family and a dot for each seed; H-Net, which has all
     orientations, is a level.
     """
@@ -241,8 +242,10 @@ def _plot_scores(study: Study, found: list[Line]) -> Figure:
         if family == "hnet":
             axes.axhline(mean(scores), color="grey", linestyle=next(styles), label=line.row.label)
             continue
-        orientations = int(line.row.group[1:]) if line.row.group else 1
-        families.setdefault(family, []).append((line.row.images or orientations, scores))
+        group = parse_group(line.row.group or "C1")
+        if group.size > group.orientations:
+            family += " with mirrors"
+        families.setdefault(family, []).append((line.row.images or group.orientations, scores))
     for family, points in families.items():
         (drawn,) = axes.plot(*zip(*sorted((place, mean(scores)) for place, scores in points)), marker="o", label=family)
         for place, scores in points:

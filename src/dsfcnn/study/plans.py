@@ -46,13 +46,17 @@ def _family(task: str, rows: list[tuple[str, str, str | None, dict[str, Any], di
 
 
 def _with_dense(task: str, width: float, **options: Any) -> tuple[Row, ...]:
-    """Networks of one size, and the DSF-CNN: as many parameters at a width of 0.36, or 0.5, as the others at 0.7, or 1, within 3 %."""
+    """Networks of one size, and the DSF-CNN: as many parameters at a width of 0.36, or 0.5, as the others at 0.7, or 1, within 3 %.
+
+    Also with mirrors, which the paper leaves to the future: D4 has as many elements as C8, and so as many weights.
+    """
     plain: list[tuple[str, str, str | None, dict[str, Any], dict[str, float]]] = [
         ("CNN", "cnn", None, {}, {}),
         ("G-CNN C8", "gcnn", "C8", {}, {}),
         ("steerable C8", "steerable", "C8", {}, {}),
     ]
-    return *_family(task, plain), Row("DSF-CNN C8", f"dsf-{task}", "C8", small=(("width", width), ("options", options)))
+    dense = (Row(f"DSF-CNN {group}", f"dsf-{task}", group, small=(("width", width), ("options", options))) for group in ("C8", "D4"))
+    return *_family(task, plain), *dense
 
 
 _DIGITS = _family(
