@@ -424,6 +424,16 @@ def test_own_class_folders(tmp_path):
     assert train[0].source == "benign/0.png"
 
 
+@pytest.mark.parametrize("divided", [False, True])
+def test_images_of_another_kind_in_class_folders_are_not_passed_over(tmp_path, divided):
+    for name in ("normal/a.png", "tumour/b.png", "tumour/c.bmp"):
+        write(tmp_path / "data" / name, picture())
+    write_split(tmp_path / "split.csv", {"normal/a.png": "train", "tumour/b.png": "train"})
+    chosen = {"split": "train", "split_file": tmp_path / "split.csv"} if divided else {"split": "all"}
+    with pytest.raises(DataError, match=r"tumour/c\.bmp: not PNG, JPEG, TIFF or WebP; convert it or take it away"):
+        open_dataset(tmp_path / "data", format="folder", mpp=1.0, **chosen)
+
+
 def test_a_split_with_images_of_one_class(tmp_path):
     for place in ("train/normal", "train/tumour", "valid/tumour"):
         write(tmp_path / place / "a.png", picture())

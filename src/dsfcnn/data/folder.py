@@ -14,6 +14,8 @@ from dsfcnn.errors import DataError, UsageError
 from dsfcnn.slides import read_image
 from dsfcnn.slides.source import shown
 
+_UNREAD = (".bmp", ".gif", ".heic", ".jp2", ".pgm", ".ppm")  # images of kinds that read_image refuses
+
 
 @dataclass(frozen=True)
 class ClassFolders:
@@ -115,9 +117,12 @@ def _open_classes(folder: Path, mpp: float, chosen: set[str] | None, above: Path
     places = [folder] if folder == above else [above / name for name in SPLITS if (above / name).is_dir()]
     classes = sorted({path.name for place in places for path in _class_folders(place)})
     files = [(path, classes.index(part.name)) for part in _class_folders(folder) for path in files_in(part, IMAGES)]
-    found = ClassFolders(tuple(map(shown, classes)), mpp, tuple(files))
+    unread = [path for part in _class_folders(folder) for path in files_in(part, _UNREAD)]
+    refused = (f"{shown(f'{path.parent.name}/{path.name}')}: not PNG, JPEG, TIFF or WebP; convert it or take it away" for path in unread)
+    found = ClassFolders(tuple(map(shown, classes)), mpp, tuple(files), unpaired=tuple(refused))
     if chosen is None:
         return found
     names = [found.source(index) for index in range(len(found))]
     expect_there(chosen, set(names), folder)
-    return ClassFolders(found.classes, mpp, tuple(file for file, name in zip(files, names) if name in chosen))
+    kept = tuple(file for file, name in zip(files, names) if name in chosen)
+    return ClassFolders(found.classes, mpp, kept, unpaired=found.unpaired)
