@@ -453,15 +453,16 @@ def test_a_mask_is_opaque(model, tmp_path):
     assert failed[255] == {}
 
 
-@pytest.mark.parametrize("masked", [False, True])
-def test_the_tissue_of_a_part_is_that_inside_it(model, tmp_path, masked):
+@pytest.mark.parametrize("way", [{}, {"mask": True}, {"find_mask": False}])
+def test_the_tissue_of_a_part_is_that_inside_it(model, tmp_path, way):
     ring = [[128, 0], [384, 0], [384, 512], [128, 512], [128, 0]]
     feature = {"type": "Feature", "geometry": {"type": "Polygon", "coordinates": [ring]}, "properties": {"objectType": "annotation"}}
     (tmp_path / "area.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": [feature]}))
     save(tmp_path / "s.tif", np.random.default_rng(0).integers(80, 200, (512, 512, 3), np.uint8), 0.25, 128)  # all is tissue
     Image.new("L", (16, 16), 255).save(tmp_path / "mask.png")
-    for part in ({"region": "128,0,256,512"}, {"within": tmp_path / "area.geojson"}):
-        options = Options(workers=0, mask=tmp_path / "mask.png" if masked else None, **part)
+    way = {**way, "mask": tmp_path / "mask.png"} if "mask" in way else way
+    for part in ({"region": "128,-50,256,700"}, {"within": tmp_path / "area.geojson"}):
+        options = Options(workers=0, **way, **part)
         assert run.predict([tmp_path / "s.tif"], "m", tmp_path / "out", options, overwrite=True) == {}
         (row,) = table(tmp_path / "out/summary.csv")
         assert float(row["tissue_mm2"]) == pytest.approx(256 * 512 * 0.25**2 * 1e-6)

@@ -137,10 +137,8 @@ class Job:
         if tissue is not None:
             write_mask(self.results / "tissue_mask.png", tissue.mask, tissue.unreadable)
         counts = self._write(slide, grid, tiles, _centres(tissue, area), places, progress)
-        inside = (core for core in map(grid.core, tiles) if _wanted(grid.level0(core), None, area))
-        looked_at = sum(core.area for core in inside) * (grid.mpp / 1000) ** 2
-        tissue_mm2 = looked_at if tissue is None else tissue.area if area is None else _shared(tissue, area)
-        return {**counts, "tiles": len(tiles), "unreadable_tiles": broken, "tissue_mm2": round(tissue_mm2, 6)}, seconds
+        tissue_mm2 = round(_looked_at(slide, tissue, area), 6)
+        return {**counts, "tiles": len(tiles), "unreadable_tiles": broken, "tissue_mm2": tissue_mm2}, seconds
 
     def check(self, backend: str) -> None:
         """Refuse to go on with a run that was begun otherwise, before any work is done on any input."""
@@ -305,8 +303,13 @@ def _wanted(rectangle: Rectangle, tissue: Tissue | None, area: Area | None) -> b
     return (tissue is None or tissue.touches(*rectangle)) and (area is None or area.touches(*rectangle))
 
 
-def _shared(tissue: Tissue, area: Area) -> float:
-    """Square millimetres of tissue inside an area."""
+def _looked_at(slide: Slide, tissue: Tissue | None, area: Area | None) -> float:
+    """Square millimetres of tissue, of the whole slide where it was not looked for, inside the area if there is one."""
+    if tissue is None:
+        pixels = slide.width * slide.height if area is None else area.pixels(slide.width, slide.height)
+        return pixels * (slide.mpp / 1000) ** 2
+    if area is None:
+        return tissue.area
     pixels = 0
     for row, line in enumerate(tissue.mask):
         places = (np.flatnonzero(line) + 0.5) * tissue.scale

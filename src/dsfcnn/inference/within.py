@@ -21,6 +21,9 @@ class Area(Protocol):
     def contain(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Which of these places lie in it."""
 
+    def pixels(self, width: int, height: int) -> float:
+        """How many pixels of a slide of this size it has."""
+
 
 def contains(area: Area, x: float, y: float) -> bool:
     """Whether a place lies in an area."""
@@ -41,6 +44,10 @@ class Rectangle:
 
     def contain(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return (self.x <= x) & (x < self.x + self.width) & (self.y <= y) & (y < self.y + self.height)
+
+    def pixels(self, width: int, height: int) -> float:
+        across = min(self.x + self.width, width) - max(self.x, 0)
+        return max(0.0, across) * max(0.0, min(self.y + self.height, height) - max(self.y, 0))
 
 
 def parse_region(text: str) -> Rectangle:
@@ -83,3 +90,6 @@ class Annotations:
 
     def contain(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(self._shapely.contains_xy(self._union, x, y))
+
+    def pixels(self, width: int, height: int) -> float:
+        return float(self._shapely.intersection(self._union, self._shapely.box(0, 0, width, height)).area)
