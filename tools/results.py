@@ -43,7 +43,7 @@ ABOUT = {
 PICTURES = {
     "orientations": "test score against orientations",
     "images": "test score against training images",
-    "convergence": "validation score against steps",
+    "convergence": "validation score against steps, means over seeds and each seed",
 }
 SHOWN = {
     "best.jpg": "the three best images of the test",

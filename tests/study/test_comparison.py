@@ -11,7 +11,7 @@ import yaml
 
 from dsfcnn.errors import Interrupted, UsageError
 from dsfcnn.models import count_parameters, create, names
-from dsfcnn.study.comparison import Line, configuration, lines, plot_scores, run_study, write_table
+from dsfcnn.study.comparison import Line, configuration, lines, plot_curves, plot_scores, run_study, write_table
 from dsfcnn.study.plans import STUDIES
 from dsfcnn.tasks.metrics.auc import auc
 
@@ -165,10 +165,17 @@ def test_what_all_networks_share_does_not_hide_what_a_row_asks_for(tmp_path):
 
 def test_networks_with_mirrors_are_a_family_of_their_own():
     study = STUDIES["pcam"]
-    found = [Line(row, 1, {"auc": [0.9]}, {}, None) for row in study.rows if row.label.startswith("DSF-CNN")]
+    found = [Line(row, 1, {"auc": [0.9]}, [], None) for row in study.rows if row.label.startswith("DSF-CNN")]
     (axes,) = plot_scores(study, found).axes
     families = {line.get_label(): line.get_xdata() for line in axes.lines if not line.get_label().startswith("_")}
     assert families == {"dsf": (8,), "dsf with mirrors": (4,)}
+
+
+def test_curves_are_means_over_seeds():
+    curves = [{"steps": [10.0, 20.0], "scores": scores} for scores in ([0.5, 0.8], [0.7, 0.9])]
+    line = Line(STUDIES["pcam"].rows[0], 1, {"auc": [0.8, 0.9]}, curves, None)
+    (axes,) = plot_curves([line]).axes
+    assert [list(drawn.get_ydata()) for drawn in axes.lines] == [pytest.approx([0.6, 0.85]), [0.5, 0.8], [0.7, 0.9]]
 
 
 @pytest.mark.parametrize("name", STUDIES)

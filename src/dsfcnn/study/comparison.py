@@ -164,7 +164,7 @@ class Line:
     row: Row
     parameters: int
     scores: dict[str, list[float]]
-    curve: dict[str, list[float]]  # of the first seed
+    curves: list[dict[str, list[float]]]  # of each seed
     ahead: Estimate | None  # AUC minus the first row's, means over seeds, on the same images of the validation and test splits
 
 
@@ -181,7 +181,7 @@ def lines(study: Study, out: Path) -> list[Line]:
         if first and "label" in tests[0]:
             ahead = auc_difference(tests[0]["label"], *([test["p_tumour"] for test in rows] for rows in (tests, first)))
         first = first or tests
-        found.append(Line(row, tests[0]["parameters"], scores, tests[0]["curve"], ahead))
+        found.append(Line(row, tests[0]["parameters"], scores, [test["curve"] for test in tests], ahead))
     return found
 
 
@@ -215,8 +215,8 @@ def write_table(study: Study, out: Path) -> None:
     with atomic_write(out / "table.csv") as stream:
         stream.write(text.getvalue().encode())
     figures: dict[str, Figure] = {study.against: plot_scores(study, found)}
-    if any(line.curve["steps"] for line in found):
-        figures["convergence"] = _plot_curves(found)
+    if any(curve["steps"] for line in found for curve in line.curves):
+        figures["convergence"] = plot_curves(found)
     for name, figure in figures.items():
         with atomic_write(out / f"{name}.png") as stream:
             figure.savefig(stream, format="png", dpi=110, metadata={"Software": None})
@@ -262,11 +262,15 @@ def plot_scores(study: Study, found: list[Line]) -> Figure:
     return figure
 
 
-def _plot_curves(found: list[Line]) -> Figure:
+def plot_curves(found: list[Line]) -> Figure:
+    """Validation score against steps: the mean over seeds, and each seed thin."""
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     for line in found:
-        axes.plot(line.curve["steps"], line.curve["scores"], label=line.row.label)
+        steps, scores = line.curves[0]["steps"], [curve["scores"] for curve in line.curves]
+        (drawn,) = axes.plot(steps, [mean(values) for values in zip(*scores, strict=True)], label=line.row.label)
+        for values in scores if len(scores) > 1 else []:
+            axes.plot(steps, values, color=drawn.get_color(), linewidth=0.7, alpha=0.5)
     axes.set(xlabel="step", ylabel="validation score")
     axes.legend(fontsize=8)
     return figure
