@@ -186,10 +186,13 @@ def decode_nuclei_by_peaks(nucleus, marker, certainty, height, smallest, necks=N
     return objects
 
 
-def decode_glands(inner, contour, opening, smallest, growth):
+def decode_glands(inner, contour, opening, smallest, growth, certainty):
     mask = ndimage.binary_fill_holes(inner - (contour > 0.5) > 0.55)
     mask = ndimage.binary_erosion(mask, diamond(opening), border_value=1)
     labels = large(ndimage.label(ndimage.binary_dilation(mask, diamond(opening)))[0], smallest)
+    for number in np.unique(labels[labels != 0]):
+        if inner[labels == number].max() <= certainty:
+            labels[labels == number] = 0
     sets = {number: np.argwhere(labels == number) for number in np.unique(labels[labels != 0])}
     grown = labels.copy()
     for place in np.argwhere(labels == 0):

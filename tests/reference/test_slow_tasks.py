@@ -233,12 +233,12 @@ def test_the_random_nuclei_touch():
 
 
 @settings(checks, max_examples=40)
-@given(st.integers(0, 2**32 - 1), st.sampled_from([2, 3]))
-def test_glands_are_those_of_the_loops(seed, blur):
+@given(st.integers(0, 2**32 - 1), st.sampled_from([2, 3]), st.sampled_from([0.0, 0.8]))
+def test_glands_are_those_of_the_loops(seed, blur, certainty):
     inner, contour, _ = smooth_probabilities(seed, blur=blur)
-    chosen = GlandSettings(smallest_gland=5.0, growth=1.5)  # 20 px and 3 px
+    chosen = GlandSettings(smallest_gland=5.0, growth=1.5, certainty=certainty)  # 20 px and 3 px
     got = decode_glands(inner, contour, 0.5, chosen)
-    assert same_objects(got, slow.decode_glands(inner, contour, opening=2, smallest=20, growth=3))
+    assert same_objects(got, slow.decode_glands(inner, contour, opening=2, smallest=20, growth=3, certainty=certainty))
 
 
 @settings(checks, max_examples=20)

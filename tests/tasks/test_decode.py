@@ -8,7 +8,7 @@ from scipy import ndimage
 
 from dsfcnn import metrics, tasks
 from dsfcnn.errors import DataError, UsageError
-from dsfcnn.tasks import NucleiSettings
+from dsfcnn.tasks import GlandSettings, NucleiSettings
 
 PEAKS = NucleiSettings(certainty=0.8, marker_height=0.2)
 NECKS = NucleiSettings(certainty=0.8, marker_height=0.2, neck=0.9, smallest_lobe=0.5)
@@ -77,6 +77,16 @@ def test_glands_with_holes_are_filled():
     found = task.decode(perfect(task, ring))
     expect_ids(found, 1)
     assert found[60, 60] == 1
+
+
+def test_glands_that_are_nowhere_certain_vanish():
+    task = tasks.get("glands")
+    probabilities = perfect(task, discs((100, 200), [(50, 50), (50, 150)], 30))
+    probabilities["object"][:, :, 100:] = 0.7 * probabilities["object"][:, :, 100:] + 0.1
+    expect_ids(task.decode(probabilities, settings=GlandSettings(certainty=0.75)), 2)
+    found = task.decode(probabilities, settings=GlandSettings(certainty=0.85))
+    expect_ids(found, 1)
+    assert not found[:, 100:].any()
 
 
 def test_regions_without_marker_vanish():

@@ -55,6 +55,7 @@ class GlandSettings:
     contour_threshold: float = 0.5  # a pixel is contour, and not inside, when P(contour) is more
     opening: float = 1.0  # um (2 px), radius of the diamond that smooths the inner parts and cuts thin bridges
     smallest_gland: float = 375.0  # um^2 (1500 px); smaller inner parts are dropped
+    certainty: float = 0.0  # a gland counts when P(inner) is more somewhere in its inner part; not in the paper
     growth: float = 2.0  # um (4 px), by how much inner parts grow to become glands: as much as the targets were eroded
 
     def __post_init__(self) -> None:
@@ -260,7 +261,7 @@ def _groups(owner: _Numbers) -> list[_Numbers]:
 
 
 def decode_glands(inner: NDArray[Any], contour: NDArray[Any], mpp: float, settings: GlandSettings) -> NDArray[np.int32]:
-    """Inner parts without contours, filled, opened and labelled; small ones dropped; grown back. Probabilities (H, W) -> ids (H, W).
+    """(H, W) -> ids (H, W): inner parts without contours, filled, opened, labelled; without small and unsure ones; grown back.
 
     Growing takes background only: between two glands a pixel goes to the nearest, at equal distance to the larger one.
     """
@@ -275,6 +276,9 @@ def decode_glands(inner: NDArray[Any], contour: NDArray[Any], mpp: float, settin
         return dilate(eroded, radius)[rows.start - around.start : rows.stop - around.start]
 
     parts, part = _large(find_runs(shape, opened), settings.smallest_gland / mpp**2)
+    if settings.certainty:
+        sure = _highest(inner, parts, part)[part] > settings.certainty
+        parts, part = parts[sure], part[sure]
     count = int(part.max(initial=0)) + 1
     size = _by_size(parts.area(part, count))[part].astype(np.int64)
     glands, gland = grow(parts, size, diamond_radius(settings.growth, mpp))
