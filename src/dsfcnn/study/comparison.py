@@ -264,7 +264,7 @@ def plot_scores(study: Study, found: list[Line]) -> Figure:
 
 def plot_curves(found: list[Line]) -> Figure:
     """Validation score against steps: the mean over seeds, and each seed thin."""
-    figure = Figure(figsize=(6, 4), layout="constrained")
+    figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
     for line in found:
         steps, scores = line.curves[0]["steps"], [curve["scores"] for curve in line.curves]
@@ -272,5 +272,5 @@ def plot_curves(found: list[Line]) -> Figure:
         for values in scores if len(scores) > 1 else []:
             axes.plot(steps, values, color=drawn.get_color(), linewidth=0.7, alpha=0.5)
     axes.set(xlabel="step", ylabel="validation score")
-    axes.legend(fontsize=8)
+    figure.legend(fontsize=8, loc="outside right center")
     return figure
