@@ -1,5 +1,7 @@
 """A model takes images of any size and resolution and answers on their own pixels."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -81,8 +83,40 @@ def test_classify(tmp_path, as_trained):
 
 def test_an_onnx_file_may_end_in_capitals(tmp_path, monkeypatch):
     (tmp_path / "M.ONNX").touch()
-    monkeypatch.setattr("dsfcnn.inference.export.load_onnx", lambda path: (StandIn(), {"task": "nuclei", "mpp": 0.3, "tile_margin": 16}))
+    config = {"architecture": {"heads": {"object": 2, "marker": 3}}, "task": "nuclei", "mpp": 0.3, "tile_margin": 16}
+    monkeypatch.setattr("dsfcnn.inference.export.load_onnx", lambda path: (StandIn(), config))
     assert dsfcnn.load(tmp_path / "M.ONNX").mpp == 0.3
+
+
+def edit(folder, **changes):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"task": "glands"}, "needs heads"),
+        ({"task": "tumour"}, "needs classes = 2 but the network has None"),
+        ({"task": "lungs"}, "lungs"),
+        ({"decode": {"marker_heigth": 0.3}}, "marker_heigth"),
+        ({"mpp": 500}, "mpp"),
+    ],
+    ids=str,
+)
+def test_a_config_that_belongs_to_another_network_is_refused(folder, changes, words):
+    edit(folder[0], **changes)
+    with pytest.raises(DataError) as caught:
+        dsfcnn.load(folder[0])
+    assert words in str(caught.value)
+
+
+def test_classes_of_patches_are_as_many_as_the_network_tells_apart(tmp_path, as_trained):
+    dsfcnn.save_model(as_trained(dsfcnn.create("steerable-tumour", group="C4", width=0.1, classes=3)), tmp_path)
+    with pytest.raises(DataError, match="needs classes = 2 but the network has 3"):
+        dsfcnn.load(tmp_path)
+    edit(tmp_path, classes=[{"name": name, "color": "#112233"} for name in ("stroma", "tumour", "fat")])
+    assert dsfcnn.load(tmp_path).classify(np.zeros((40, 40, 3), np.uint8)).shape == (3,)
 
 
 def test_what_is_no_image_or_no_model_is_refused(folder, refused, monkeypatch, tmp_path):

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -488,6 +489,13 @@ def test_places_are_those_of_one_slide(model, tmp_path, refused):
             run.predict([tmp_path / "a.png", tmp_path / "b.png"], "m", tmp_path / "out", options)
     with refused(MissingInputError, "check the path"):
         run.predict([tmp_path / "a.png"], "m", tmp_path / "out", Options(mask=tmp_path / "gone.png"))
+    (tmp_path / "out" / "a").mkdir(parents=True)
+    mask = tmp_path / "out" / "a" / "mask.png"
+    shutil.copy(tmp_path / "a.png", mask)
+    with refused(UsageError, "give another --out"):
+        run.predict([tmp_path / "a.png"], "m", tmp_path / "out", Options(mask=mask))
+    mask.unlink()
+    mask.parent.rmdir()
     failed = run.predict([tmp_path / "a.png"], "m", tmp_path / "out", Options(workers=0, region="50,0,10,10"))
     assert "outside its 50 x 60 pixels" in str(failed["a"])
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".lock", "summary.csv"]

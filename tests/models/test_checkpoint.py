@@ -227,7 +227,7 @@ def test_a_model_that_was_changed_is_not_saved(change, tmp_path, refused):
 
 
 def test_a_resolution_that_is_no_number_is_not_saved(tmp_path, refused):
-    with refused(UsageError, fix="plain numbers"):
+    with refused(UsageError, fix="save the model with another"):
         save_model(create("cnn-digits", width=0.05), tmp_path / "model", mpp=float("nan"))
     assert not (tmp_path / "model").exists()
 
@@ -508,6 +508,31 @@ def test_json_that_is_no_config(config, folder):
 def test_an_architecture_of_the_wrong_type(architecture, folder):
     edit_config(folder, architecture=architecture)
     refuse(folder, DataError, "not the config of a dsfcnn model", file=CONFIG)
+
+
+WRONG = {
+    "task": [None, 3, ["nuclei"]],
+    "mpp": [0, -0.25, "0.25", True, [0.25]],
+    "tile_margin": [-1, 0.5, "40", 1 << 20, True],
+    "classes": [{}, [], ["nucleus"], [{"name": "nucleus"}], [{"name": " ", "color": "#112233"}], [{"name": "a", "color": "red"}]],
+    "decode": [[], {"certainty": "high"}, {"certainty": True}],
+    "normalisation": ["ImageNet", None],
+}
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in WRONG.items() for value in values], ids=str)
+def test_a_setting_that_no_program_could_use(key, value, folder):
+    edit_config(folder, **{key: value})
+    refuse(folder, DataError, key, "get the model again", file=CONFIG)
+
+
+@pytest.mark.parametrize(
+    "setting", [{"tile_margin": -3}, {"classes": [{"name": "nucleus"}]}, {"decode": {"certainty": float("inf")}}, {"mpp": 0.0}], ids=str
+)
+def test_a_setting_that_no_program_could_use_is_not_saved(setting, tmp_path, refused):
+    with refused(UsageError, fix="save the model with another"):
+        save_model(create("cnn-digits", width=0.05), tmp_path / "model", **setting)
+    assert not (tmp_path / "model").exists()
 
 
 def test_a_newer_format(folder):

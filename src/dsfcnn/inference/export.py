@@ -22,7 +22,7 @@ from dsfcnn.inference.tiles import ALIGNMENT
 from dsfcnn.layers import MaxPool, Upsample
 from dsfcnn.layers.fold import fold, replace_layer
 from dsfcnn.layers.pool import MagnitudePool
-from dsfcnn.models import load_model, read_config
+from dsfcnn.models import check_config, load_model, read_config
 from dsfcnn.slides.source import shown
 
 Format = Literal["onnx", "torchscript", "pt2"]
@@ -128,6 +128,9 @@ def load_onnx(path: Path) -> tuple[OnnxNetwork, dict[str, Any]]:
         config, planes = json.loads(stored[_CONFIG]), int(stored[_PLANES])
         if not isinstance(config, dict):
             raise ValueError("config")
+        check_config(config, shown(path))
+    except DataError:
+        raise
     except Exception as error:  # onnxruntime has classes of its own for every kind of damage
         raise DataError(f"{shown(path)}: not a model that dsfcnn export wrote; export it again") from error
     return OnnxNetwork(path, session, planes), config

@@ -29,7 +29,7 @@ def collect(paths: Sequence[Path], name: str | None, out: Path) -> list[Input]:
             inside = _pictures(path)
             if not inside:
                 raise MissingInputError(f"{shown(path)}: no images or slides in this folder; give one that has some")
-            if _real(out).is_relative_to(_real(path)):
+            if real(out).is_relative_to(real(path)):
                 raise UsageError(f"{shown(out)}: inside the input folder, where nothing is written; give another --out")
             found += inside
         else:
@@ -47,7 +47,7 @@ def collect(paths: Sequence[Path], name: str | None, out: Path) -> list[Input]:
                 f"{shown(path)} and {shown(seen[called])} would both write to {shown(called)}; rename one, or use --id and --out"
             )
         seen[called] = path
-        if _real(out) == _real(path) or _real(path).is_relative_to(_real(out / called)):
+        if real(out) == real(path) or real(path).is_relative_to(real(out / called)):
             raise UsageError(f"{shown(out)}: would write over the input; give another --out")
     return inputs
 
@@ -70,6 +70,6 @@ def _one_of_each_series(paths: list[Path]) -> list[Path]:
     return kept
 
 
-def _real(path: Path) -> Path:
-    """Without links; those in a circle stay, where ``Path.resolve`` would raise."""
+def real(path: Path) -> Path:
+    """A path without links; those in a circle stay, where ``Path.resolve`` would raise."""
     return Path(os.path.realpath(path))

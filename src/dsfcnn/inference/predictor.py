@@ -45,9 +45,12 @@ class Predictor:
 
     def __init__(self, network: Network, config: dict[str, Any]):
         self.network, self.config = network, config
-        self.task = with_settings(tasks.get(str(config.get("task"))), config.get("decode"))
         mpp = config.get("mpp")
-        self.mpp = self.task.mpp if mpp is None else check_mpp(mpp, "mpp of the model")
+        try:
+            self.task = with_settings(tasks.get(config["task"]), config.get("decode"))
+            self.mpp = self.task.mpp if mpp is None else check_mpp(mpp, "mpp")
+        except UsageError as error:  # of whoever made the model
+            raise DataError(f"config of the model: {error}") from error
         margin = config.get("tile_margin")
         self.margin = MARGIN if margin is None else int(margin)
 
@@ -178,6 +181,21 @@ def load(model: str | Path, device: str = "auto") -> Predictor:
 
         if device not in ("auto", "cpu"):
             raise UsageError(f"--device {device}: an ONNX file runs on the processor; leave the option away, or give the model folder")
-        network, config = load_onnx(path)
-        return Predictor(network, config)
-    return Predictor(TorchNetwork(load_model(path), place), read_config(path))
+        predictor = Predictor(*load_onnx(path))
+    else:
+        predictor = Predictor(TorchNetwork(load_model(path), place), read_config(path))
+    _expect_outputs(predictor)
+    return predictor
+
+
+def _expect_outputs(predictor: Predictor) -> None:
+    """A network whose outputs mean something else than the task's would give results that look right."""
+    task, config = predictor.task, predictor.config
+    needed: Any
+    if isinstance(task, Segmentation):
+        key, needed = "heads", {head: len(channels) for head, channels in task.heads.items()}
+    else:
+        key, needed = "classes", len(config.get("classes") or task.heads["class"])
+    given = config["architecture"].get(key)
+    if given != needed:
+        raise DataError(f"config of the model: {task.name} needs {key} = {needed} but the network has {given}; get the model again")

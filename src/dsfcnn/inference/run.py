@@ -10,7 +10,7 @@ from typing import Any
 from dsfcnn.errors import DataError, DsfcnnError, MissingInputError, OutputError, UsageError
 from dsfcnn.files import atomic_write, locked
 from dsfcnn.inference.cohort import connect
-from dsfcnn.inference.inputs import Input, collect
+from dsfcnn.inference.inputs import Input, collect, real
 from dsfcnn.inference.job import Job, Options, Progress, model_hash
 from dsfcnn.inference.predictor import load
 from dsfcnn.kernels import get_backend
@@ -48,7 +48,7 @@ def predict(
         progress: for the name of an input, a function of what is done, how much, and of how much.
     """
     inputs = collect(paths, name, out)
-    _expect_places_of_one(options, len(inputs))
+    _expect_places_of_one(options, inputs, out)
     predictor = load(model, device)
     if predictor.task.name == "digits":
         raise UsageError("a model of digits looks at single digits, not at images and slides; use dsfcnn.load and classify")
@@ -90,12 +90,17 @@ def _row(source: Input, record: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _expect_places_of_one(options: Options, inputs: int) -> None:
-    """A mask and annotations belong to one slide; on another they would choose the wrong places without a word."""
+def _expect_places_of_one(options: Options, inputs: list[Input], out: Path) -> None:
+    """A mask and annotations belong to one slide; on another they would choose the wrong places without a word.
+
+    Nor may they lie where results are written and earlier ones removed.
+    """
     for option, path in (("--mask", options.mask), ("--within", options.within)):
         if path is not None:
-            if inputs > 1:
-                raise UsageError(f"{option} belongs to one slide but there are {inputs} inputs; give one input at a time")
+            if len(inputs) > 1:
+                raise UsageError(f"{option} belongs to one slide but there are {len(inputs)} inputs; give one input at a time")
+            if real(path).is_relative_to(real(out / inputs[0].name)):
+                raise UsageError(f"{option} {shown(path)}: lies where results are written; move it, or give another --out")
             open_file(path).close()
 
 

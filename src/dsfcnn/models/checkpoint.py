@@ -5,7 +5,9 @@ that every number is finite; the network is first built without memory, so a con
 """
 
 import json
+import math
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,6 +24,8 @@ from dsfcnn.models.registry import count_parameters, create
 
 FORMAT = 1  # of the folder; raised when an older program could not read a new one rightly
 _CONFIG, _WEIGHTS, _CARD = "config.json", "model.safetensors", "README.md"
+_NORMALISATION = "RGB in [0, 1]"
+_LARGEST_MARGIN = 1 << 14  # pixels
 _LARGEST_CONFIG, _LARGEST_WEIGHTS = 1 << 20, 1 << 28  # bytes; weights may also be twice what the model needs
 
 
@@ -61,10 +65,13 @@ def save_model(
         "task": task or architecture["name"].rpartition("-")[2],
         "mpp": mpp,
         "classes": classes,
-        "normalisation": "RGB in [0, 1]",
+        "normalisation": _NORMALISATION,
         "tile_margin": tile_margin,
         "decode": decode or {},
     }
+    problem = _problem(config)
+    if problem:
+        raise UsageError(f"{problem}, so nothing could use the folder; save the model with another")
     with torch.device("meta"):
         differences = _differences(_as_stored(architecture).state_dict(), state)
     if differences:
@@ -123,7 +130,41 @@ def read_config(folder: str | Path) -> dict[str, Any]:
     if version > FORMAT:
         made_by = _one_line(config.get("dsfcnn", "unknown"))
         raise DataError(f"{path}: made by version {made_by}, needs dsfcnn >= {made_by} but this is {__version__}; upgrade dsfcnn")
+    check_config(config, str(path))
     return config
+
+
+def check_config(config: dict[str, Any], where: str) -> None:
+    """Refuse what no program could use, before any work is done with it; ``where`` names the file."""
+    problem = _problem(config)
+    if problem:
+        raise DataError(f"{where}: {problem}; get the model again")
+
+
+def _problem(config: dict[str, Any]) -> str:
+    """The first thing that is wrong with a config, for a message; empty where there is none."""
+    mpp, margin, classes, decode = (config.get(key) for key in ("mpp", "tile_margin", "classes", "decode"))
+    wrong = {
+        "task": not isinstance(config.get("task"), str),
+        "architecture": not isinstance(config.get("architecture"), dict),
+        "mpp": mpp is not None and not (_is_number(mpp) and mpp > 0),
+        "tile_margin": margin is not None and not (_is_number(margin) and margin == int(margin) and 0 <= margin <= _LARGEST_MARGIN),
+        "classes": classes is not None and not (isinstance(classes, list) and classes and all(map(_is_class, classes))),
+        "decode": decode is not None and not (isinstance(decode, dict) and all(map(_is_number, decode.values()))),
+        "normalisation": config.get("normalisation", _NORMALISATION) != _NORMALISATION,
+    }
+    return next((f"{key} is {_one_line(json.dumps(config.get(key), default=str))}" for key, is_wrong in wrong.items() if is_wrong), "")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_class(value: object) -> bool:
+    """A name, and a colour that QuPath can show."""
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str) or not isinstance(value.get("color"), str):
+        return False
+    return bool(value["name"].strip() and re.fullmatch("#[0-9a-fA-F]{6}", value["color"]))
 
 
 def _open(path: Path) -> BinaryIO:
