@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from dsfcnn.errors import FolderInUse, OutputError, WriteError
-from dsfcnn.files import atomic_write, claim_outputs, locked
+from dsfcnn.files import atomic_write, claim_outputs, locked, remove_unfinished
 
 
 def test_a_complete_write_appears(tmp_path):
@@ -36,6 +36,23 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
         fail_half_way()
     assert (tmp_path / "a.txt").read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_what_a_killed_write_left_is_removed_and_nothing_of_others(tmp_path):
+    """Names such as .my.settings end in eight letters, as those of unfinished files once did."""
+    (tmp_path / "part").mkdir()
+    others = {tmp_path / name for name in (".my.settings", ".lock", "a.part", ".a.part", "part/.b.csv")}
+    for path in others:
+        path.touch()
+    half = (
+        "import os, pathlib, sys; from dsfcnn.files import atomic_write; "
+        "writing = atomic_write(pathlib.Path(sys.argv[1])); writing.__enter__(); os._exit(9)"
+    )
+    for name in ("a.txt", "part/b.txt"):
+        subprocess.run([sys.executable, "-c", half, str(tmp_path / name)], check=False)
+    assert len(list(tmp_path.rglob(".*.txt.*"))) == 2
+    remove_unfinished(tmp_path)
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == others
 
 
 def test_a_full_disk_is_said_so(tmp_path):

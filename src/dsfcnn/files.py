@@ -3,7 +3,6 @@
 import errno
 import fcntl
 import os
-import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import BinaryIO
 from dsfcnn.errors import FolderInUse, OutputError, UsageError, WriteError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_RANDOM = 8  # characters that tempfile puts at the end of a name
+_UNFINISHED = ".part"  # end of the name of a file that is being written
 _held: set[tuple[int, Path]] = set()  # by which process, and which file
 
 
@@ -56,7 +55,7 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
     temporary = None
     try:
         with telling_full_disk(path):
-            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name[:100]}.", delete=False) as stream:
+            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=_UNFINISHED, delete=False) as stream:
                 temporary = stream.name
                 yield stream  # type: ignore[misc]
                 stream.flush()
@@ -113,9 +112,8 @@ def make_folder(folder: Path) -> None:
 
 def remove_unfinished(folder: Path) -> None:
     """What ``atomic_write`` left in a folder and those in it when its process was killed. Nobody else may be writing there."""
-    for path in folder.rglob(".*.*"):
-        kept, _, end = path.name[1:].rpartition(".")
-        if kept and len(end) == _RANDOM and re.fullmatch(r"[a-z0-9_]+", end) and path.is_file():
+    for path in folder.rglob(f".*.*{_UNFINISHED}"):
+        if path.is_file():
             path.unlink()
 
 

@@ -92,6 +92,9 @@ def test_filters_draws_those_of_a_shipped_model(tmp_path):
         (("predict", "a.png", "--out", ""), 2, "--out is empty"),
         (("predict", "a.png", "--out="), 2, "--out is empty"),
         (("predict", ""), 2, "an argument is empty"),
+        (("predict", "a.png", "--threads", "1000000"), 2, "1024"),
+        (("predict", __file__, "--model", __file__, "--out", "OUT"), 65, "give the model's folder"),
+        (("filters", "--out", "OUT", "--seed", "99999999999999999999"), 2, "--seed"),
     ],
 )
 def test_a_mistake_is_one_line(arguments, code, words, tmp_path):

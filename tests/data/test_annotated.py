@@ -210,8 +210,11 @@ def test_damaged_annotations(content, tmp_path, refused):
     (tmp_path / "a.geojson").write_bytes(content)
     with refused(DataError, "export"):
         read_shapes(tmp_path / "a.geojson")
-    infinite = json.dumps(feature([[0, 0], [1, 1], [float("inf"), 2]]))
-    (tmp_path / "a.geojson").write_text(infinite)
+
+
+@pytest.mark.parametrize("ring", [[], [[]], [[1], [2], [3]], [[0, 0], [1, 1]], [[0, 0], [1, 1], [float("inf"), 2]], [1, 2, 3]], ids=str)
+def test_places_that_make_no_polygon(ring, tmp_path, refused):
+    (tmp_path / "a.geojson").write_text(json.dumps(feature(ring)))
     with refused(DataError, "export"):
         read_shapes(tmp_path / "a.geojson")
 

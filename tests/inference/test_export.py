@@ -64,8 +64,9 @@ def test_onnx_predicts_what_the_folder_does(folder, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_onnx_of_fields_takes_every_size(folder, tmp_path):
-    path, _ = folder("steerable-tumour", group="C4", centre=1 / 3)
+@pytest.mark.parametrize(("name", "options"), [("steerable-tumour", {"group": "C4", "centre": 1 / 3}), ("p4m-tumour", {})])
+def test_onnx_of_fields_takes_every_size(folder, tmp_path, name, options):
+    path, _ = folder(name, **options)
     export(path, tmp_path / "m.onnx", "onnx")
     ours, theirs = dsfcnn.load(path), dsfcnn.load(tmp_path / "m.onnx")
     for size in [*SIZES, (2, 96, 96)]:

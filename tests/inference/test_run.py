@@ -25,6 +25,7 @@ from dsfcnn.inference.predictor import as_slide
 from dsfcnn.inference.results import Pixels
 from dsfcnn.inference.stitch import tile_probabilities
 from dsfcnn.inference.tiles import Box
+from dsfcnn.slides import MissingLibraries
 from dsfcnn.tasks.metrics import panoptic_quality
 
 from .stand_in import paint, predictor
@@ -327,6 +328,15 @@ def test_a_bad_input_does_not_stop_the_others(model, tmp_path):
     assert [(row["input"], row["state"]) for row in rows] == [("bad", "failed"), ("gone", "failed"), ("good", "done")]
     assert "damaged PNG" in rows[0]["reason"]
     assert str(tmp_path) not in (tmp_path / "out" / "summary.csv").read_text()
+
+
+def test_a_slide_without_its_libraries_does_not_stop_the_images(model, tmp_path, monkeypatch):
+    write_tissue(tmp_path / "good.png", shape=(60, 50))
+    tifffile.imwrite(tmp_path / "bad.tif", np.zeros((64, 64, 3), np.uint8), tile=(64, 64), photometric="rgb")
+    monkeypatch.setattr("dsfcnn.slides.open.find_spec", lambda name: None)
+    failed = run.predict([tmp_path / "bad.tif", tmp_path / "good.png"], "m", tmp_path / "out", PLAIN)
+    assert {name: (type(error), error.exit_code) for name, error in failed.items()} == {"bad": (MissingLibraries, 2)}
+    assert [row["state"] for row in table(tmp_path / "out" / "summary.csv")] == ["failed", "done"]
 
 
 def test_a_reason_loses_the_path_at_its_beginning_and_no_letter_more(model, tmp_path, monkeypatch):

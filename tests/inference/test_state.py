@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from dsfcnn.errors import OutputError
 from dsfcnn.inference.state import State
 from dsfcnn.inference.tiles import Tile
 
@@ -18,3 +19,24 @@ def test_tiles_whose_settings_are_lost_are_not_used(tmp_path, resume):
     assert not state.begin({"model": "def"}, resume, overwrite=False)
     assert not state.has_tile(tile)
     assert [path.name for path in state.folder.iterdir()] == ["settings.json"]
+
+
+@pytest.mark.parametrize("read", [State.tile, State.damaged])
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda content: b"",
+        lambda content: content[: len(content) // 2],
+        lambda content: content[:-30] + b"\xa5" * 30,
+        lambda content: content[: (place := content.index(b"damaged.npy") + 40)] + b"\xa5" * 30 + content[place + 30 :],
+    ],
+    ids=["empty", "cut short", "no list of contents", "flipped bits"],
+)
+def test_a_damaged_tile_is_named(tmp_path, read, spoil, refused):
+    state, tile = State(tmp_path / "a"), Tile(0, 0)
+    state.begin({"model": "abc"}, resume=False, overwrite=False)
+    state.save_tile(tile, stored=np.zeros(1), damaged=np.random.default_rng(0).random((9, 9)) < 0.5)
+    (path,) = state.folder.glob("probability*")
+    path.write_bytes(spoil(path.read_bytes()))
+    with refused(OutputError, "--resume"):
+        read(state, tile)

@@ -15,7 +15,7 @@ import tiffslide
 from PIL import Image
 
 from dsfcnn.errors import DataError, DsfcnnError, MissingInputError, UnreadableRegion, UsageError
-from dsfcnn.slides import UnknownResolution, open_slide
+from dsfcnn.slides import MissingLibraries, UnknownResolution, open_slide
 from dsfcnn.slides import open as opening
 from dsfcnn.slides.resolution import find_mpp
 from dsfcnn.slides.slide import Facts, Level
@@ -116,7 +116,7 @@ def test_without_the_libraries_images_work_and_slides_say_what_to_install(write_
         assert slide.reader == "pillow"
     os.rename(tmp_path / "a.tif", tmp_path / "a.mrxs")
     for path in (write_slide(drawn), tmp_path / "a.mrxs"):
-        with refused(UsageError, "pip install 'dsfcnn[wsi]'"):
+        with refused(MissingLibraries, "pip install 'dsfcnn[wsi]'"):
             open_slide(path, image_mpp=0.5)
 
 
@@ -125,6 +125,21 @@ def test_a_mirax_slide_without_its_folder_is_no_image(name, drawn, tmp_path, ref
     Image.fromarray(drawn).save(tmp_path / name, "JPEG")
     with refused(DataError, "put a beside it"):
         open_slide(tmp_path / name, image_mpp=0.5)
+
+
+def test_an_ome_tiff_whose_slide_is_not_its_first_picture_is_refused(drawn, tmp_path, refused):
+    """tiffslide would show the label for the slide."""
+    path = tmp_path / "a.ome.tif"
+    with tifffile.TiffWriter(path, ome=True) as file:
+        file.write(drawn[::4, ::4], photometric="rgb", tile=(128, 128))
+        file.write(drawn, photometric="rgb", tile=(128, 128))
+    with refused(DataError, "save the slide alone"):
+        open_slide(path, mpp=0.5)
+    with tifffile.TiffWriter(path, ome=True) as file:
+        file.write(drawn, photometric="rgb", tile=(128, 128))
+        file.write(drawn[::4, ::4], photometric="rgb", tile=(128, 128))
+    with open_slide(path, mpp=0.5) as slide:
+        assert (slide.read(0, 0, 603, 517) == drawn).all()
 
 
 def write_pages(path, *pages):

@@ -14,7 +14,7 @@ def bench(
     group: Annotated[str, typer.Option(help="The models' group.")] = "C8",
     width: Annotated[float, typer.Option(help="Factor on every layer's number of fields.")] = 1.0,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of which the fastest counts.")] = 3,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads; all processors by default.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=1024, help="Threads; all processors by default.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Measure seconds per megapixel and training steps per second for each model and backend on this machine."""

@@ -24,7 +24,7 @@ def equivariance(
     test_time_turning: Annotated[
         bool, typer.Option("--test-time-turning", help="Also the first model's mean prediction over its quarter turns.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of random weights.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of random weights.")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:

@@ -11,7 +11,7 @@ def filters(
     model: Annotated[str | None, typer.Option(help="A shipped model's name, or a model folder; without it, random filters.")] = None,
     kernel_size: Annotated[int, typer.Option(help="Size of random filters, odd.")] = 7,
     group: Annotated[str, typer.Option(help="Of random filters: C4, C8, D4, ...")] = "C8",
-    seed: Annotated[int, typer.Option(help="Of random filters.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Of random filters.")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace pictures that are there.")] = False,
 ) -> None:
     """Draw the basis, and a layer's filters in all their orientations."""

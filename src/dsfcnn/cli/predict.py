@@ -32,7 +32,7 @@ def predict(
     max_pixels: Annotated[int, typer.Option(min=1, help="Refuse larger plain images.")] = 150_000_000,
     backend: Annotated[str, typer.Option(envvar="DSFCNN_BACKEND", help="auto, dense or spectral G-convolutions.")] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu, or a GPU such as cuda:0.")] = "auto",
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of the network; all processors by default.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=1024, help="Threads of the network; all processors by default.")] = None,
     tile: Annotated[int | None, typer.Option(min=64, help="Pixels a side that the network sees at once; by memory by default.")] = None,
 ) -> None:
     """Find nuclei, glands or tumour in images and slides; the results open in QuPath."""

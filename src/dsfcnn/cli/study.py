@@ -15,7 +15,7 @@ def study(
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each row.")] = 1,
     row: Annotated[list[str] | None, typer.Option(help="Only this row, such as 'steerable C8'; may be given several times.")] = None,
     backend: Annotated[str, typer.Option(envvar="DSFCNN_BACKEND", help="auto, dense or spectral G-convolutions.")] = "auto",
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of the networks; all processors by default.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=1024, help="Threads of the networks; all processors by default.")] = None,
 ) -> None:
     """Train and score the rows of one of the paper's tables with equal budgets and seeds; run it again to go on."""
     import torch

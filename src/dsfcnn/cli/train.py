@@ -14,7 +14,7 @@ def train(
     out: Annotated[Path, typer.Option(help="Folder of the run.")] = Path("run"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the run in --out stopped.")] = False,
     backend: Annotated[str, typer.Option(envvar="DSFCNN_BACKEND", help="auto, dense or spectral G-convolutions.")] = "auto",
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of the network; all processors by default.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=1024, help="Threads of the network; all processors by default.")] = None,
 ) -> None:
     """Train a model; the best one ends in OUT/best, curves and metrics beside it."""
     import torch

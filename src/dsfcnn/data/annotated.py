@@ -281,7 +281,15 @@ def _shape_of(feature: dict[str, Any], bounds: np.ndarray) -> Shape | None:
         return None
     if kind not in _KINDS or str(class_name).lower().startswith("ignore"):
         return None
-    parts = [[np.array(ring, float)[:, :2] + bounds for ring in rings] for rings in kinds[geometry["type"]](geometry["coordinates"])]
-    if not all(rings and all(len(ring) > 2 and np.isfinite(ring).all() for ring in rings) for rings in parts):
-        raise ValueError("an empty or infinite polygon")
+    parts = [[_ring(places) + bounds for places in rings] for rings in kinds[geometry["type"]](geometry["coordinates"])]
+    if not all(parts):
+        raise ValueError("an empty polygon")
     return Shape(parts, kind, class_name)
+
+
+def _ring(places: list[list[float]]) -> np.ndarray:
+    """Places of a polygon; a third number of one, its height, is left out."""
+    ring = np.array(places, float)
+    if ring.ndim != 2 or ring.shape[0] < 3 or ring.shape[1] < 2 or not np.isfinite(ring).all():
+        raise ValueError("an empty or infinite polygon")
+    return ring[:, :2]

@@ -19,7 +19,7 @@ from dsfcnn.errors import DataError, UsageError
 from dsfcnn.files import atomic_write
 from dsfcnn.inference.network import OnnxNetwork, TorchNetwork
 from dsfcnn.inference.tiles import ALIGNMENT
-from dsfcnn.layers import MaxPool, Upsample
+from dsfcnn.layers import MaxPool, MeanPool, Upsample
 from dsfcnn.layers.fold import fold, replace_layer
 from dsfcnn.layers.pool import MagnitudePool
 from dsfcnn.models import check_config, load_model, read_config
@@ -57,6 +57,14 @@ class _EvenPool(nn.Module):
         return pooled.reshape(*x.shape[:3], *pooled.shape[-2:]) if x.dim() == 5 else pooled
 
 
+class _EvenMean(nn.Module):
+    """MeanPool for even sizes alone."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        pooled = F.avg_pool2d(x.flatten(1, 2) if x.dim() == 5 else x, 2)
+        return pooled.reshape(*x.shape[:3], *pooled.shape[-2:]) if x.dim() == 5 else pooled
+
+
 class _EvenUpsample(nn.Module):
     """Upsample to twice the size; where all sizes are even, the one that is asked for is always that."""
 
@@ -66,7 +74,7 @@ class _EvenUpsample(nn.Module):
 
 
 def _only_even_sizes(plain: nn.Module) -> None:
-    even = {MaxPool: _EvenPool, Upsample: _EvenUpsample}
+    even = {MaxPool: _EvenPool, MeanPool: _EvenMean, Upsample: _EvenUpsample}
     for name, layer in list(plain.named_modules()):
         if type(layer) in even:
             replace_layer(plain, name, even[type(layer)]())

@@ -15,6 +15,7 @@ from dsfcnn.inference.job import Job, Options, Progress, model_hash
 from dsfcnn.inference.predictor import load
 from dsfcnn.kernels import get_backend
 from dsfcnn.models import find_model
+from dsfcnn.slides import MissingLibraries
 from dsfcnn.slides.source import open_file, shown
 
 SUMMARY = "summary.csv"
@@ -56,11 +57,11 @@ def predict(
     with locked(out), connect(scheduler, find_model(model), predictor.network.device, backend, options.workers) as cluster:
         jobs = [Job(predictor, source, out, options, digest, cluster) for source in inputs]
         _expect_own_summary(out / SUMMARY)
-        for left in out.glob(f".{SUMMARY}.*"):  # by a run that was killed
+        for left in out.glob(f".{SUMMARY}.*.part"):  # by a run that was killed
             left.unlink()
         for job in jobs:
             if resume:
-                with suppress(DataError, MissingInputError):  # files that cannot be read are dealt with when their turn comes
+                with suppress(DataError, MissingInputError, MissingLibraries):  # which are dealt with when their turn comes
                     job.check(backend)
             elif not overwrite or not job.state.is_begun():
                 job.state.expect_new()
@@ -70,7 +71,7 @@ def predict(
             try:
                 record = job.run(resume, overwrite, tell, progress(job.source.name), backend)
                 rows.append(_row(job.source, record))
-            except (DataError, MissingInputError) as error:
+            except (DataError, MissingInputError, MissingLibraries) as error:
                 failed[job.source.name] = error
                 rows.append({"input": job.source.name, "state": "failed", "reason": _reason(error, job.source, options)})
         _write_summary(out / SUMMARY, rows)

@@ -7,6 +7,7 @@ each file whole or not there. It goes away when the results are complete; ``run.
 import hashlib
 import json
 import shutil
+import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -122,8 +123,10 @@ class State:
 
     def damaged(self, tile: Tile) -> np.ndarray:
         """Which of a tile's pixels could not be read; of size 0 where all could."""
-        with np.load(self.folder / _name("probability", tile), allow_pickle=False) as found:
-            return found["damaged"]
+        found = self._load(_name("probability", tile), ["damaged"])
+        if found is None:
+            raise OutputError(f"{self.folder / _name('probability', tile)}: is gone; run again with --resume")
+        return found["damaged"]
 
     def save_objects(self, tile: Tile, objects: TileObjects) -> None:
         arrays = {"box": np.array(objects.box), "labels": objects.labels, "area": objects.area, "probability": objects.probability}
@@ -145,13 +148,13 @@ class State:
         with atomic_write(self.folder / name) as stream:
             np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
 
-    def _load(self, name: str) -> dict[str, np.ndarray] | None:
+    def _load(self, name: str, keys: list[str] | None = None) -> dict[str, np.ndarray] | None:
         try:
             with np.load(self.folder / name, allow_pickle=False) as found:
-                return dict(found)
+                return {key: found[key] for key in keys or found.files}
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, BadZipFile, KeyError, EOFError) as error:
+        except (OSError, ValueError, BadZipFile, KeyError, EOFError, NotImplementedError, zlib.error) as error:
             raise OutputError(f"{self.folder / name}: damaged; remove it and run again with --resume") from error
 
 

@@ -5,7 +5,7 @@ import os
 from importlib import resources
 from pathlib import Path
 
-from dsfcnn.errors import UsageError
+from dsfcnn.errors import DataError, UsageError
 
 
 def shipped() -> dict[str, Path]:
@@ -20,6 +20,8 @@ def find_model(model: str | Path) -> Path:
     if str(model) in known:
         return known[str(model)]
     path = Path(model)
+    if os.path.isfile(path) and path.suffix.lower() != ".onnx":
+        raise DataError(f"{path}: a file, not a model; give the model's folder, or an ONNX file that dsfcnn export wrote")
     if os.path.exists(path):  # Path.exists would raise for a name that is too long
         return path
     names = f"one of {', '.join(known)}, or " if known else ""

@@ -22,6 +22,10 @@ _COLOURS = {0, 1, 2, 3, 6}  # TIFF's numbers for grey, RGB, palette and YCbCr; C
 _INDEX_IS_JPEG = ".mrxs"  # MIRAX: the file that is opened is a small JPEG; the slide lies in the folder beside it
 
 
+class MissingLibraries(UsageError):
+    """A slide that nothing installed here can read; images can be."""
+
+
 def open_slide(path: str | Path, *, mpp: float | None = None, image_mpp: float | None = None, max_pixels: int = MAX_PIXELS) -> Slide:
     """Open a slide or plain image; use it in a ``with`` statement, or close it.
 
@@ -32,6 +36,7 @@ def open_slide(path: str | Path, *, mpp: float | None = None, image_mpp: float |
         max_pixels: larger plain images are refused; slides are read in parts and may have any size.
 
     Raises:
+        MissingLibraries: a slide, where OpenSlide and tiffslide are not installed.
         UnknownResolution: a slide that does not say how large its pixels are, or an image without ``mpp`` and ``image_mpp``.
         DataError: a damaged file, or none that holds 8-bit RGB.
         MissingInputError: no such file, or one that cannot be read.
@@ -92,13 +97,19 @@ def _has_libraries() -> bool:
 
 def _without_libraries(path: Path, kind: str | None, pages: list[Page], max_pixels: int) -> Reader:
     if kind not in _IMAGES or path.suffix.lower() == _INDEX_IS_JPEG or (pages and is_slide(pages)):
-        raise UsageError(f"{shown(path)}: slides need OpenSlide and tiffslide; get them with: pip install 'dsfcnn[wsi]'")
+        raise MissingLibraries(f"{shown(path)}: slides need OpenSlide and tiffslide; get them with: pip install 'dsfcnn[wsi]'")
     return ImageReader(path, max_pixels)
 
 
 def _expect_one_picture(pages: list[Page], path: Path) -> None:
-    """Libraries would take the first of a stack for all. Planes of an OME-TIFF are its own affair."""
+    """Libraries would take the first of a stack for all. Planes of an OME-TIFF are its own affair, but not where its slide lies."""
     first = pages[0]
+    largest = max((page for page in pages if not page.part), key=lambda page: page.width * page.height, default=first)
+    if first.ome is not None and largest.width * largest.height > first.width * first.height:
+        size = f"{first.width} x {first.height}"
+        raise DataError(
+            f"{shown(path)}: its first picture has {size} pixels, a later one {largest.width} x {largest.height}; save the slide alone"
+        )
     alike = sum((page.width, page.height) == (first.width, first.height) and not page.part for page in pages)
     if alike > 1 and first.ome is None:
         raise DataError(f"{shown(path)}: holds {alike} pictures; give one picture per file")
