@@ -52,6 +52,18 @@ def test_heads_take_statistics_of_whole_maps(monkeypatch):
     assert len(counts) > 2
 
 
+@pytest.mark.parametrize(("name", "options"), MODELS)
+def test_doing_it_again_leaves_no_trace(name, options):
+    """As a run does that was stopped while its average was settled or judged."""
+    model = create(name, width=0.1, **options).eval()
+    again, batches = copy.deepcopy(model), [torch.rand(2, 3, 32, 32) for _ in range(3)]
+    settle(model, batches)
+    settle(again, batches[:2])
+    settle(again, batches)
+    found = again.state_dict()
+    assert all(found[place].equal(value) for place, value in model.state_dict().items())
+
+
 def test_momentum_is_given_back():
     model = nn.Sequential(nn.Conv2d(3, 2, 3), nn.BatchNorm2d(2, momentum=0.3)).eval()
     settle(model, [torch.rand(1, 3, 8, 8)])

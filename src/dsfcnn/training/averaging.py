@@ -21,11 +21,16 @@ def follow(averaged: nn.Module, model: nn.Module, decay: float, step: int) -> No
 
 @torch.no_grad()
 def settle(averaged: nn.Module, batches: Iterable[Tensor]) -> None:
-    """Statistics of the averaged model's batch norms: the mean over ``batches`` of images. Nothing else is in training, dropout neither."""
+    """Statistics of the averaged model's batch norms: the mean over ``batches`` of images. Nothing else is in training, dropout neither.
+
+    What earlier batches left has no part in it, their number neither: a run that was stopped meanwhile does this again.
+    """
     norms: list[Any] = [module for module in averaged.modules() if hasattr(module, "momentum")]
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.train()
+        if hasattr(norm, "num_batches_tracked"):
+            norm.num_batches_tracked.zero_()
     try:
         for number, images in enumerate(batches):
             for norm in norms:
