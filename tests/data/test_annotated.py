@@ -114,6 +114,20 @@ def test_a_region_that_is_no_rectangle_is_white_outside(folder):
     assert sample.instances[-1, -1] == 0
 
 
+@pytest.mark.parametrize("place", [(900, 0, 1000, 100), (0, 700, 100, 800), (-100, 0, 0, 100), (5000, -80, 6000, -10)])
+def test_a_region_outside_the_slide_is_no_image(place, folder, refused):
+    annotate(folder, feature(box(*place), kind="annotation", name="Region"), NUCLEUS)
+    with refused(DataError, "annotations of this slide"):
+        open_dataset(folder, "all", mpp=0.25)
+
+
+def test_a_region_ends_where_the_slide_ends(folder):
+    annotate(folder, feature(box(800, -50, 1e9, 40), kind="annotation", name="Region"), feature(box(880, 10, 920, 20), name="Nucleus"))
+    (sample,) = open_dataset(folder, "all", mpp=0.25)
+    assert sample.image.shape == (40, 100, 3)
+    assert (sample.instances[10:20, 80:] == 1).all()
+
+
 def test_large_regions_come_in_parts(folder, monkeypatch):
     monkeypatch.setattr("dsfcnn.data.annotated._PART", 256)
     annotate(folder, REGION, NUCLEUS, CUT_OFF)

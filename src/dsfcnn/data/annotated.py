@@ -213,6 +213,12 @@ def _parts_of(slide: Slide, annotations: Path, mpp: float) -> list[_Part]:
     shapes, found = _Shapes(objects), list[_Part]()
     for region in regions:
         left, top, right, bottom = region.box()
+        if right <= 0 or bottom <= 0 or left >= slide.width or top >= slide.height:
+            raise DataError(
+                f"{shown(annotations)}: the region at ({left:g}, {top:g}) lies outside {slide.width} x {slide.height} pixels; "
+                "give the annotations of this slide"
+            )
+        left, top, right, bottom = max(left, 0.0), max(top, 0.0), min(right, slide.width), min(bottom, slide.height)
         width, height = (max(1, math.floor(side / scale)) for side in (right - left, bottom - top))
         for y, below in pairwise(_edges(height)):
             for x, beyond in pairwise(_edges(width)):
