@@ -233,6 +233,13 @@ def test_places_that_make_no_polygon(ring, tmp_path, refused):
         read_shapes(tmp_path / "a.geojson")
 
 
+@pytest.mark.parametrize("name", [5, True, ["Nucleus"], {"en": "Nucleus"}], ids=str)
+def test_names_of_classes_are_texts(name, tmp_path, refused):
+    (tmp_path / "a.geojson").write_text(json.dumps(feature(box(0, 0, 9, 9), name=name)))
+    with refused(DataError, "export"):
+        read_shapes(tmp_path / "a.geojson")
+
+
 def test_classes_derived_from_others(folder):
     """QuPath writes "Region*: first" as a list of names."""
 

@@ -290,6 +290,8 @@ def _shape_of(feature: dict[str, Any], bounds: np.ndarray) -> Shape | None:
     parts = [[_ring(places) + bounds for places in rings] for rings in kinds[geometry["type"]](geometry["coordinates"])]
     if not all(parts):
         raise ValueError("an empty polygon")
+    if not isinstance(class_name, str | None):
+        raise TypeError("a class without a name")
     return Shape(parts, kind, class_name)
 
 
