@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from dsfcnn.data import Sample
-from dsfcnn.errors import DataError
+from dsfcnn.errors import DataError, UsageError
 from dsfcnn.models import create
 from dsfcnn.tasks import get
 from dsfcnn.training import loop
@@ -130,6 +130,12 @@ def test_what_is_not_finite_never_reaches_the_weights(what, refused):
     with pytest.raises(DataError, match=f"step 0: the {what}.* on 7-0.png, 7-1.png, "):
         next(loop.steps(state, settings, get("tumour"), iter([batch(7)]), model, Processes()))
     assert all(weight.equal(before[name]) for name, weight in state.model.named_parameters())
+
+
+@pytest.mark.parametrize("model", [{"model": "cnn-tumour"}, {"model": "dsf-tumour", "group": "C4", "width": 0.1}])
+def test_batch_norm_needs_more_than_one_crop(model, refused):
+    with refused(UsageError, "use 2 or more"):
+        run(config(**model), [batch(count=1)])
 
 
 def test_the_penalty_can_be_left_out():

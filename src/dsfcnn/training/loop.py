@@ -109,7 +109,7 @@ def steps(state: State, config: TrainConfig, task: Task, feed: Iterator[Batch], 
             group["lr"] = learning_rate(config, state.step)
         images, targets = tensors(batch, config)
         with precision(config):
-            loss = _loss(task, model(images), targets, config, processes)
+            loss = _loss(task, _outputs(model, images), targets, config, processes)
         value = processes.mean(loss.item())
         _expect_finite(value, "loss", state, batch)
         state.optimiser.zero_grad(set_to_none=True)
@@ -125,6 +125,15 @@ def steps(state: State, config: TrainConfig, task: Task, feed: Iterator[Batch], 
         state.step += 1
         state.losses.append(value)
         yield value
+
+
+def _outputs(model: nn.Module, images: Tensor) -> Any:
+    try:
+        return model(images)
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise UsageError("batch: of one crop, some batch norms see a single number, which has no variance; use 2 or more") from None
 
 
 def _expect_finite(value: float, what: str, state: State, batch: Batch) -> None:
