@@ -46,6 +46,11 @@ def test_a_judgement_is_written_whole(nuclei, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"metrics.json", "table.md", "best.png", "middle.png", "worst.png"}
 
 
+def test_images_with_classes_have_no_instances(nuclei, refused):
+    with refused(DataError, "give data that has them"):
+        Judged(nuclei).score(open_dataset(None, "test", "synthetic-tumour"))
+
+
 def test_odd_names_and_lines_of_pixels_are_judged(nuclei, tmp_path):
     for part in ("images", "labels"):
         (tmp_path / "data" / part).mkdir(parents=True)

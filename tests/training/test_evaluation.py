@@ -5,10 +5,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from torch import nn
 
 from dsfcnn.data import open_dataset
-from dsfcnn.errors import UsageError
+from dsfcnn.errors import DataError, UsageError
 from dsfcnn.models import create
 from dsfcnn.tasks import get
 from dsfcnn.training.config import TrainConfig
@@ -40,9 +41,8 @@ def test_slides_are_held_out_whole(squares, monkeypatch):
     """Two images of each of two slides, as the parts of their regions are called."""
     data = open_dataset(squares, "train", "folder", 0.25)
     names = ["a.svs[0]", "b.svs[0]", "a.svs[1]", "b.svs[1]"]
-    slides = type(
-        "Slides", (), {"name": "slides", "classes": data.classes, "source": lambda self, n: names[n], "__len__": lambda self: 4}
-    )()
+    known = {"name": "slides", "classes": data.classes, "source": lambda self, n: names[n]}
+    slides = type("Slides", (), {**known, "__len__": lambda self: 4, "__getitem__": lambda self, n: data[n]})()
     monkeypatch.setattr("dsfcnn.training.images.open_dataset", lambda *given, **options: slides)
     for seed in range(4):
         images, valid = open_images(config(squares, held_out=1, seed=seed))
@@ -54,9 +54,8 @@ def test_slides_are_held_out_whole(squares, monkeypatch):
 def test_a_slide_is_held_out_whole_by_its_name(name, squares, monkeypatch):
     names = ["a.svs[0]", "b.svs[0]", "a.svs[1]", "b.svs[1]"]
     data = open_dataset(squares, "train", "folder", 0.25)
-    slides = type(
-        "Slides", (), {"name": "slides", "classes": data.classes, "source": lambda self, n: names[n], "__len__": lambda self: 4}
-    )()
+    known = {"name": "slides", "classes": data.classes, "source": lambda self, n: names[n]}
+    slides = type("Slides", (), {**known, "__len__": lambda self: 4, "__getitem__": lambda self, n: data[n]})()
     monkeypatch.setattr("dsfcnn.training.images.open_dataset", lambda *given, **options: slides)
     held = sources(open_images(config(squares, held_out=[name]))[1])
     assert held == ["a.svs[0]", "a.svs[1]"]
@@ -81,6 +80,15 @@ def test_held_out_images_by_name(names, squares):
 def test_images_that_are_not_there(more, fix, squares, refused):
     with refused(UsageError, fix):
         open_images(config(squares, **more))
+
+
+@pytest.mark.parametrize(("task", "fix"), [("nuclei", "give data that has them"), ("digits", "give rotated MNIST")])
+def test_images_that_do_not_fit_the_task(task, fix, tmp_path, refused):
+    for name in "0123456789":
+        (tmp_path / "train" / name).mkdir(parents=True)
+        Image.fromarray(np.zeros((28, 28, 3), np.uint8)).save(tmp_path / "train" / name / "a.png")
+    with refused(DataError, fix):
+        open_images(TrainConfig(task=task, model=f"cnn-{task}", steps=1, data=str(tmp_path), format="folder", data_mpp=1, held_out=2))
 
 
 @pytest.mark.parametrize(("more", "count"), [({"held_out": 2}, 4), ({"valid_split": "valid"}, 6)], ids=["held out", "a split"])

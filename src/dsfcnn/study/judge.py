@@ -19,10 +19,10 @@ from dsfcnn.inference.predictor import Predictor
 from dsfcnn.models import find_model, load_model, read_config
 from dsfcnn.tasks import Task
 from dsfcnn.tasks.metrics.results import Results
-from dsfcnn.tasks.task import Classification, Segmentation
+from dsfcnn.tasks.task import Segmentation
 from dsfcnn.testing import equivariance_error
 from dsfcnn.training.evaluation import score, to_tensor
-from dsfcnn.training.images import rescale
+from dsfcnn.training.images import expect_fitting, rescale
 from dsfcnn.training.report import FOUND, TRUTH
 
 _SHOWN = 3  # of the best, of those in the middle, and of the worst
@@ -41,8 +41,7 @@ class Judged:
         self.weights = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
 
     def score(self, images: Dataset, seen: Callable[..., None] | None = None) -> Results:
-        if isinstance(self.task, Classification):
-            self.task.expect_classes(images.classes, images.name)
+        expect_fitting(images, self.task)
         return score(self.task, images, self.predict, seen=seen)
 
     def predict(self, samples: list[Sample]) -> list[np.ndarray]:

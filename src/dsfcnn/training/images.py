@@ -9,8 +9,8 @@ from dsfcnn.data import Dataset, Sample, open_dataset
 from dsfcnn.data.crops import random_stream
 from dsfcnn.errors import DataError, UsageError
 from dsfcnn.slides import resample
-from dsfcnn.tasks import get
-from dsfcnn.tasks.task import Classification
+from dsfcnn.tasks import Task, get
+from dsfcnn.tasks.task import Classification, Segmentation
 from dsfcnn.training.config import TrainConfig
 
 
@@ -77,8 +77,7 @@ def open_images(config: TrainConfig) -> tuple[Dataset, Dataset]:
     """Images for training and for validation (none in a final fit), at their own resolution."""
     train: Dataset = _open(config, config.train_split)
     task = get(config.task)
-    if isinstance(task, Classification):
-        task.expect_classes(train.classes, train.name)
+    expect_fitting(train, task)
     splits: tuple[Dataset, ...] = (train,)
     valid: Dataset
     numbers = list(range(len(train)))
@@ -97,6 +96,16 @@ def open_images(config: TrainConfig) -> tuple[Dataset, Dataset]:
         order = np.argsort(random_stream(config.seed, 3).random(len(numbers)), kind="stable")[: config.images]
         numbers = sorted(numbers[i] for i in order)
     return Chosen(splits, numbers), valid
+
+
+def expect_fitting(images: Dataset, task: Task) -> None:
+    """The images have what the task learns from and is judged by."""
+    if isinstance(task, Classification):
+        task.expect_classes(images.classes, images.name)
+    if isinstance(task, Segmentation) and len(images) and images[0].instances is None:
+        raise DataError(f"{images.name}: its images have classes, and {task.name} needs instance maps; give data that has them")
+    if task.name == "digits" and len(images) and images[0].image.shape[2] != 1:
+        raise DataError(f"{images.name}: its images have colours, and digits are grey; give rotated MNIST")
 
 
 def expect_two_classes(valid: Dataset, seed: int) -> None:
