@@ -1,5 +1,7 @@
 """Images: which ones a run sees, at which resolution; and predictions that come back in the image's own pixels."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -18,7 +20,8 @@ from dsfcnn.training.images import open_images, rescale, size_at
 
 
 def config(squares, **more):
-    return TrainConfig(task="nuclei", model="dsf-nuclei", steps=1, data=str(squares), format="folder", data_mpp=0.25, **more)
+    known = {"data": str(squares), "format": "folder", "data_mpp": 0.25}
+    return TrainConfig(**{"task": "nuclei", "model": "dsf-nuclei", "steps": 1, **known, **more})
 
 
 def sources(images):
@@ -75,11 +78,27 @@ def test_held_out_images_by_name(names, squares):
         ({"held_out": 4}, "smaller number"),
         ({"held_out": 0}, "set valid_split"),
         ({"valid_split": "test"}, "it has train, valid"),
+        ({"valid_split": "train"}, "share no image"),
+        ({"valid_split": "train", "final_fit": True}, "share no image"),
+        ({"valid_split": "train", "format": "synthetic-nuclei", "data": None, "data_mpp": None}, "share no image"),
     ],
 )
 def test_images_that_are_not_there(more, fix, squares, refused):
     with refused(UsageError, fix):
         open_images(config(squares, **more))
+
+
+def test_a_split_within_another_is_not_judged_by(squares, tmp_path, refused):
+    """As Kumar's original files have, where "all" holds the others too."""
+    (tmp_path / "Tissue Images").mkdir()
+    (tmp_path / "Annotations").mkdir()
+    for patient in ("A7-A13E", "E2-A1B5"):
+        shutil.copy(squares / "train" / "images" / "case 0.png", tmp_path / "Tissue Images" / f"TCGA-{patient}-01Z.tif")
+        (tmp_path / "Annotations" / f"TCGA-{patient}-01Z.xml").write_text("<Annotations/>")
+    given = {"format": "kumar", "data_mpp": None, "train_split": "all"}
+    with refused(UsageError, "share no image"):
+        open_images(config(tmp_path, **given, valid_split="test_same"))
+    assert len(open_images(config(tmp_path, **{**given, "train_split": "train"}, valid_split="test_same"))[1]) == 1
 
 
 @pytest.mark.parametrize(("task", "fix"), [("nuclei", "give data that has them"), ("digits", "give rotated MNIST")])

@@ -83,6 +83,7 @@ def open_images(config: TrainConfig) -> tuple[Dataset, Dataset]:
     numbers = list(range(len(train)))
     if config.valid_split is not None:
         valid = _open(config, config.valid_split)
+        _expect_apart(train, valid, config)
     else:
         held = _held_out(config, train)
         valid, numbers = Chosen(splits, sorted(held)), [number for number in numbers if number not in held]
@@ -123,6 +124,18 @@ def expect_two_classes(valid: Dataset, seed: int) -> None:
 
 def _open(config: TrainConfig, split: str) -> Dataset:
     return open_dataset(config.data, split, config.format, config.data_mpp, split_file=config.split_file, cache=config.cache, aligned=True)
+
+
+def _expect_apart(train: Dataset, valid: Dataset, config: TrainConfig) -> None:
+    """Nothing is learned from that is judged by: no sample of one name comes from a file of both splits, nor is drawn for both."""
+    if set(train.files).isdisjoint(valid.files) and train.files:
+        return  # equal names in different folders
+    known = {train.source(number) for number in range(len(train))}
+    shared = next((name for number in range(len(valid)) if (name := valid.source(number)) in known), None)
+    if shared is not None:
+        raise UsageError(
+            f"valid_split: {shared} is in {config.valid_split} and in {config.train_split}; give splits that share no image, or held_out"
+        )
 
 
 def _held_out(config: TrainConfig, train: Dataset) -> set[int]:
