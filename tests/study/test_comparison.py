@@ -163,6 +163,19 @@ def test_what_all_networks_share_does_not_hide_what_a_row_asks_for(tmp_path):
     assert all(configuration(study, row, "paper", 0, tmp_path, tmp_path, {}).options == {} for row in study.rows)
 
 
+@pytest.mark.parametrize("change", [{"model": "cnn-digits"}, {"group": "C4"}, {"seed": 5}, {"images": 100}], ids=str)
+def test_what_rows_and_seeds_differ_in_cannot_be_changed(change, tmp_path, refused):
+    with refused(UsageError, "leave it away"):
+        run_study(STUDIES["efficiency"], DRAWN, tmp_path, changes=change, tell=str)
+    assert not list((tmp_path / "runs").iterdir())
+
+
+def test_changed_options_leave_a_row_its_own(tmp_path):
+    for row, frequency in zip(STUDIES["rotmnist"].rows[1:3], (1, 2)):
+        made = configuration(STUDIES["rotmnist"], row, "small", 0, tmp_path, tmp_path, {"options": {"dropout": 0.1}})
+        assert made.options == {"dropout": 0.1, "max_frequency": frequency}
+
+
 def test_networks_with_mirrors_are_a_family_of_their_own():
     study = STUDIES["pcam"]
     found = [Line(row, 1, {"auc": [0.9]}, [], None) for row in study.rows if row.label.startswith("DSF-CNN")]

@@ -31,7 +31,10 @@ from dsfcnn.training.state import State
 
 
 def configuration(study: Study, row: Row, budget: Budget, seed: int, data: Path, cache: Path, changes: dict[str, Any]) -> TrainConfig:
-    """The run of one row: the same for all rows but for the network."""
+    """The run of one row: the same for all rows but for the network, which no change takes away."""
+    for key in ("model", "group", "seed", *([] if row.images is None else ["images"])):
+        if key in changes:
+            raise UsageError(f"{key}: is what the runs of {study.name} differ in; leave it away (--row and --seeds choose among them)")
     budgeted, own = (study.small, dict(row.small)) if budget == "small" else (study.paper, {})
     settings = {
         **study.shared,
@@ -47,6 +50,8 @@ def configuration(study: Study, row: Row, budget: Budget, seed: int, data: Path,
         **own,
         **changes,
     }
+    if isinstance(settings["options"], dict):
+        settings["options"] = {**settings["options"], **dict(row.options)}
     return check(settings, study.name)
 
 
