@@ -142,6 +142,12 @@ def test_an_unknown_row_is_refused(tmp_path):
         run_study(STUDIES["rotmnist"], DRAWN, tmp_path, rows=["steerable C9"])
 
 
+def test_a_row_that_is_named_twice_is_done_once(finished):
+    out, _, _, first_table = finished
+    run_study(STUDIES["rotmnist"], DRAWN, out, changes=TINY, rows=["CNN", "CNN"], tell=str)
+    assert (out / "table.md").read_text().startswith(first_table)
+
+
 @pytest.mark.parametrize("name", STUDIES)
 @pytest.mark.parametrize("budget", ["small", "paper"])
 def test_every_row_has_a_valid_configuration_that_differs_by_its_network_or_images_only(name, budget, tmp_path):

@@ -74,7 +74,7 @@ def run_study(
         progress: is told what is being done, how much of it is done, and of how much.
     """
     chosen = [row for row in study.rows if rows is None or row.label in rows]
-    if rows is not None and len(chosen) < len(rows):
+    if rows is not None and len(chosen) < len(set(rows)):
         raise UsageError(f"{study.name} has no such row; use some of {', '.join(row.label for row in study.rows)}")
     (out / "runs").mkdir(parents=True, exist_ok=True)
     for seed in range(seeds):
