@@ -83,6 +83,11 @@ def test_a_row_that_was_finished_with_other_settings_is_not_taken_for_this_one(f
         run_study(STUDIES["rotmnist"], DRAWN, finished[0], budget, changes={**TINY, **changes}, rows=ROWS)
 
 
+def test_rows_of_other_settings_do_not_join_the_table(finished, refused):
+    with refused(UsageError, "give another --out"):
+        run_study(STUDIES["rotmnist"], DRAWN, finished[0], changes={**TINY, "steps": 3}, rows=["G-CNN C4"], tell=str)
+
+
 def test_records_alone_make_the_table(finished, tmp_path):
     """As those of rows that were trained on different days, or machines."""
     out = finished[0]

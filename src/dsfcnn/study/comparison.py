@@ -7,7 +7,7 @@ import csv
 import io
 import json
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,8 @@ from dsfcnn.tasks.metrics.bootstrap import Estimate
 from dsfcnn.training.config import TrainConfig, check
 from dsfcnn.training.run import Run, headline
 from dsfcnn.training.state import State
+
+_OWN = ("model", "group", "options", "width", "images", "seed")  # settings in which the runs of a study may differ
 
 
 def configuration(study: Study, row: Row, budget: Budget, seed: int, data: Path, cache: Path, changes: dict[str, Any]) -> TrainConfig:
@@ -77,6 +79,8 @@ def run_study(
     if rows is not None and len(chosen) < len(set(rows)):
         raise UsageError(f"{study.name} has no such row; use some of {', '.join(row.label for row in study.rows)}")
     (out / "runs").mkdir(parents=True, exist_ok=True)
+    for test in sorted((out / "runs").glob("*/test.json")):  # of other rows too, since they stand in one table
+        _expect_same_settings(test.parent, configuration(study, study.rows[0], budget, 0, data, out / "cache", changes or {}), _OWN)
     for seed in range(seeds):
         for row in chosen:
             folder = out / "runs" / f"{row.folder}-seed{seed}"
@@ -105,11 +109,11 @@ def _settings(config: TrainConfig) -> dict[str, Any]:
     return stored
 
 
-def _expect_same_settings(folder: Path, config: TrainConfig) -> None:
+def _expect_same_settings(folder: Path, config: TrainConfig, but: Collection[str] = ()) -> None:
     """A finished row counts for the settings that it was trained with; one that a later version has added does not end older studies."""
     now = _settings(config)
     for key, value in json.loads((folder / "test.json").read_text())["settings"].items():
-        if now.get(key) != value:
+        if now.get(key) != value and key not in but:
             raise UsageError(
                 f"{key}: is {now.get(key)!r} but {folder.name} was trained with {value!r}; change it back, or give another --out"
             )
