@@ -297,3 +297,16 @@ def test_the_command_divides_a_folder(folder, tmp_path, capsys):
     assert run("data", "check", folder / "train", "--mpp", "1", "--split-file", table) == 0
     assert capsys.readouterr().out.count("1 of 1 images read") == 3
     assert run("data", "split", folder / "train", "--out", table) == 73
+
+
+@pytest.mark.parametrize("kind", ["pairs", "slides"])
+def test_what_is_divided_already_needs_no_table(kind, folder, tmp_path, capsys):
+    if kind == "slides":
+        folder = tmp_path / "slides"
+        for split in ("train", "valid"):
+            (folder / split).mkdir(parents=True)
+            for end in (".svs", ".geojson"):
+                (folder / split / f"{split}{end}").touch()
+    assert run("data", "split", folder, "--out", tmp_path / "split.csv") == 2
+    assert "has the splits train, " in capsys.readouterr().err
+    assert not (tmp_path / "split.csv").exists()

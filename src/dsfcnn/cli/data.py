@@ -59,13 +59,19 @@ def split(
     """Divide a folder of images (or of annotated slides) that has no splits, and write the split down."""
     from dsfcnn.data import annotated
     from dsfcnn.data.folder import split_folder
-    from dsfcnn.data.open import recognise
+    from dsfcnn.data.open import recognise, splits
     from dsfcnn.data.split import write_split
+    from dsfcnn.errors import UsageError
     from dsfcnn.files import claim_outputs, expect_outside
+    from dsfcnn.slides.source import shown
 
     expect_outside(out, folder)
     claim_outputs(out.parent, [out.name], overwrite)
-    divide = annotated.split_folder if recognise(folder) == "slides" else split_folder
+    format = recognise(folder)
+    there = splits(folder, format)
+    if there != ["all"]:
+        raise UsageError(f"{shown(folder)}: has the splits {', '.join(there)} already; use these, they need no table")
+    divide = annotated.split_folder if format == "slides" else split_folder
     chosen = divide(folder, seed, valid, test)
     write_split(out, chosen)
     parts = list(chosen.values())
