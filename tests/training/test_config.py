@@ -7,7 +7,7 @@ import pytest
 from dsfcnn.cli.main import main
 from dsfcnn.data import Augment
 from dsfcnn.errors import MissingInputError, UsageError
-from dsfcnn.training.config import TrainConfig, parse, read_config
+from dsfcnn.training.config import TrainConfig, check, parse, read_config, written
 from training.conftest import write
 
 NUCLEI = {"task": "nuclei", "model": "dsf-nuclei", "group": "C4", "steps": 10}
@@ -131,6 +131,12 @@ def test_exit_codes(tmp_path, capsys):
 def test_a_missing_file_says_so(tmp_path, refused):
     with refused(MissingInputError, "give a configuration"):
         read_config(tmp_path / "none.yaml", [])
+
+
+@pytest.mark.parametrize("text", ["1e3", "5E-2", "12", "1.5", "true", "null", "a: b", "# no", "two\nlines"])
+def test_what_a_run_keeps_reads_as_it_was(text):
+    given = TrainConfig(**NUCLEI, licence=text, held_out=[text], data=text)
+    assert check(parse(written(given), "config.yaml"), "config.yaml") == given
 
 
 def test_changes_go_on_top(settings):

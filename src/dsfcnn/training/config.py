@@ -258,8 +258,18 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+class _Dumper(yaml.SafeDumper):
+    """Quotes what the loader would take for a number."""
+
+
 # YAML 1.1 takes 1e-3 for text, as it has no point.
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789"))
+for _kind in (_Loader, _Dumper):
+    _kind.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789"))
+
+
+def written(config: TrainConfig) -> bytes:
+    """YAML that reads as the same configuration."""
+    return yaml.dump(config.model_dump(), Dumper=_Dumper, sort_keys=False).encode()
 
 
 def parse(content: bytes, where: str) -> Any:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from torch import Tensor
 
 from dsfcnn import __version__
@@ -27,7 +26,7 @@ from dsfcnn.tasks.metrics.results import Results
 from dsfcnn.tasks.task import Segmentation, with_settings
 from dsfcnn.training import loop, report
 from dsfcnn.training.averaging import settle
-from dsfcnn.training.config import PLACES, TrainConfig, check, parse
+from dsfcnn.training.config import PLACES, TrainConfig, check, parse, written
 from dsfcnn.training.distributed import Processes
 from dsfcnn.training.evaluation import evaluate
 from dsfcnn.training.images import expect_two_classes, open_images
@@ -77,7 +76,7 @@ class Run:
                 for warning in restore(state, self.folder / "checkpoints", fingerprint):
                     self.tell(f"warning: {warning}")
             elif first:
-                self._write("config.yaml", yaml.safe_dump(self.config.model_dump(), sort_keys=False).encode())
+                self._write("config.yaml", written(self.config))
             try:
                 self._loop(state, images, valid, fingerprint, progress)
             except Interrupted:
