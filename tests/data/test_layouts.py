@@ -21,7 +21,7 @@ from dsfcnn.data.open import recognise
 from dsfcnn.data.rotmnist import regenerate, turn
 from dsfcnn.data.split import read_split, write_split
 from dsfcnn.data.synthetic.dataset import Drawn
-from dsfcnn.errors import DataError, MissingInputError, UsageError
+from dsfcnn.errors import DataError, MissingInputError, OutputError, UsageError
 
 rng = np.random.default_rng(3)
 
@@ -326,6 +326,20 @@ def test_rotated_mnist_is_cached_whole_and_outside_the_data(tmp_path):
     with pytest.raises(DataError, match="delete it"):
         open_dataset(source, "valid", cache=cache)
     assert pickle.loads(pickle.dumps(first))[3].image.shape == (28, 28, 1)
+
+
+def test_a_cache_that_cannot_be(tmp_path, refused):
+    source = tmp_path / "mnist"
+    source.mkdir()
+    write_mnist(source)
+    before = sorted(source.rglob("*"))
+    for inside in (source, source / "cache"):
+        with refused(UsageError, "another cache folder"):
+            open_dataset(source, "valid", cache=inside)
+    assert sorted(source.rglob("*")) == before
+    (tmp_path / "file").touch()
+    with refused(OutputError, "another cache folder"):
+        open_dataset(source, "valid", cache=tmp_path / "file")
 
 
 def test_the_regenerated_bytes_never_change():

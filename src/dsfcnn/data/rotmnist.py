@@ -16,7 +16,7 @@ import numpy as np
 
 from dsfcnn.data.pairs import entries
 from dsfcnn.data.sample import Sample, place_in
-from dsfcnn.errors import DataError, DsfcnnError, OutputError
+from dsfcnn.errors import DataError, DsfcnnError, OutputError, UsageError
 from dsfcnn.files import atomic_write
 from dsfcnn.slides.source import open_file, shown
 
@@ -66,6 +66,8 @@ def open_split(folder: Path, split: str, cache: Path | None = None) -> Digits:
     sources = [official] if official.exists() else [_idx_file(folder, name) for name in _IDX]
     if cache is None:
         return Digits(_make(sources, split), split, files=tuple(sources))
+    if cache.resolve().is_relative_to(folder.resolve()):
+        raise UsageError(f"{shown(cache)}: lies in the data, where nothing is written; give another cache folder")
     kept = cache / f"rotmnist-{split}-{_digest(sources)}.npy"
     if not kept.exists():
         _keep(kept, _make(sources, split))
@@ -172,8 +174,10 @@ def _keep(path: Path, rows: np.ndarray) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as stream:
             np.save(stream, rows, allow_pickle=False)
-    except PermissionError as error:
-        raise OutputError(f"{shown(path.parent)}: not writable; give another cache folder") from error
+    except DsfcnnError:
+        raise
+    except OSError as error:
+        raise OutputError(f"{shown(path.parent)}: not writable ({error.strerror}); give another cache folder") from error
 
 
 def _open_kept(path: Path) -> np.ndarray:
