@@ -78,6 +78,7 @@ def test_held_out_images_by_name(names, squares):
         ({"held_out": 4}, "smaller number"),
         ({"held_out": 0}, "set valid_split"),
         ({"valid_split": "test"}, "it has train, valid"),
+        ({"data_mpp": None, "mpp": 0.25}, "data_mpp="),
         ({"valid_split": "train"}, "share no image"),
         ({"valid_split": "train", "final_fit": True}, "share no image"),
         ({"valid_split": "train", "format": "synthetic-nuclei", "data": None, "data_mpp": None}, "share no image"),

@@ -158,7 +158,7 @@ def splits(folder: Path, split_file: Path | None = None) -> list[str]:
 def open_split(folder: Path, split: str, mpp: float | None = None, split_file: Path | None = None) -> AnnotatedRegions:
     if mpp is None:
         raise UsageError(
-            f"{shown(folder)}: slides are read at the resolution that is wanted; give microns per pixel (mpp=, --mpp, --data-mpp)"
+            f"{shown(folder)}: slides are read at the resolution that is wanted; give microns per pixel (--data-mpp, data_mpp= in training)"
         )
     files, unpaired = _match(folder / split if split != "all" and (folder / split).is_dir() else folder)
     if split_file:

@@ -55,7 +55,9 @@ def splits(folder: Path, split_file: Path | None = None) -> list[str]:
 
 def open_split(folder: Path, split: str, mpp: float | None = None, split_file: Path | None = None) -> Dataset:
     if mpp is None:
-        raise UsageError(f"{shown(folder)}: nothing says how large its pixels are; give microns per pixel (mpp=, --mpp, --data-mpp)")
+        raise UsageError(
+            f"{shown(folder)}: nothing says how large its pixels are; give microns per pixel (--data-mpp, data_mpp= in training)"
+        )
     mpp = checked_mpp(mpp)
     inside = folder / split
     if (folder / split).is_dir() and _kind(folder / split):
