@@ -418,6 +418,14 @@ def test_own_images_and_labels(tmp_path):
     assert len(splits(tmp_path)) == 3
 
 
+def test_pixels_of_size_0_are_not_those_that_a_data_set_is_known_for(tmp_path, refused):
+    write(tmp_path / "train" / "Images" / "a.png", picture())
+    write(tmp_path / "train" / "Annotation" / "a.png", ids())
+    assert open_dataset(tmp_path, "train").mpp == 0.5
+    with refused(UsageError, "size of a pixel"):
+        open_dataset(tmp_path, "train", mpp=0.0)
+
+
 @pytest.mark.parametrize("mpp", [None, 0.0, -1.0, float("nan"), 100.0])
 def test_resolution_is_never_guessed(mpp, tmp_path, refused):
     write(tmp_path / "images" / "a.png", picture())

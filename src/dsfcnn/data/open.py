@@ -5,7 +5,7 @@ from pathlib import Path
 from dsfcnn.data import annotated, crag, glas, kumar, pcam, rotmnist
 from dsfcnn.data import folder as own
 from dsfcnn.data.pairs import entries
-from dsfcnn.data.sample import Dataset
+from dsfcnn.data.sample import Dataset, checked_mpp
 from dsfcnn.data.synthetic.dataset import KINDS, Drawn
 from dsfcnn.errors import DataError, UsageError
 from dsfcnn.slides.source import shown
@@ -52,6 +52,8 @@ def open_dataset(
         raise UsageError(f"{shown(folder)}: has folders for its splits; leave the split file away")
     if format == "rotmnist":
         return rotmnist.open_split(folder, split, None if cache is None else Path(cache))
+    if mpp is not None:
+        checked_mpp(mpp)  # 0 must not mean what the data set is known for
     division = {"split_file": None if split_file is None else Path(split_file)} if format in _DIVIDED else {}
     alignment = {"aligned": aligned} if format == "kumar" else {}
     found: Dataset = _READERS[format].open_split(folder, split, mpp, **division, **alignment)
