@@ -20,6 +20,7 @@ _LARGEST, _DEEPEST = 1 << 20, 50  # bytes and levels of a configuration file
 PLACES = {"data", "split_file", "init", "cache"}  # settings that are paths
 _TEXTS = PLACES | {"train_split", "valid_split", "licence"}  # names and sentences
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Rate = Annotated[float, Field(gt=0, le=1e3, allow_inf_nan=False)]  # far above any that learns; 1e38 leaves the range of float32
 Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 
 
@@ -56,10 +57,10 @@ class TrainConfig(_Settings):
     steps: Annotated[int, Field(gt=0)]
     batch: Annotated[int, Field(gt=0)] = 8  # crops of a step, over all processes
     optimiser: Literal["adam", "adamw"] = "adam"
-    learning_rate: Positive = 1e-3
-    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    learning_rate: Rate = 1e-3
+    weight_decay: Annotated[float, Field(ge=0, le=1e3, allow_inf_nan=False)] = 0.0
     schedule: Literal["steps", "cosine", "one-cycle"] = "steps"
-    milestones: dict[Annotated[int, Field(ge=0)], Positive] = {}  # "steps": learning rate from this step on
+    milestones: dict[Annotated[int, Field(ge=0)], Rate] = {}  # "steps": learning rate from this step on
     warm_up: Share = 0.3  # "one-cycle": part of the steps in which the rate rises
     last_rate: Share = 1e-3  # "cosine", "one-cycle": where they end, as a part of the highest rate
     clip: Positive | None = None  # largest norm of the gradient
