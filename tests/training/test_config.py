@@ -142,6 +142,13 @@ def test_what_a_run_keeps_reads_as_it_was(text):
     assert check(parse(written(given), "config.yaml"), "config.yaml") == given
 
 
+def test_a_step_has_eight_digits(settings, refused):
+    """As the names of checkpoints have, or --resume would not find the last ones."""
+    assert settings("steps=99999999").steps == 99_999_999
+    with refused(UsageError, "less than 100000000"):
+        settings("steps=100000000")
+
+
 def test_changes_go_on_top(settings):
     changed = settings(
         "batch=3", "learning_rate=1e-4", "augment.stain=0.2", "options.dropout=0.1", "group=null", "held_out=[a, b]", batch=9

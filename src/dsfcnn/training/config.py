@@ -54,7 +54,7 @@ class TrainConfig(_Settings):
     per_epoch: Annotated[int, Field(gt=0)] | None = None  # crops that make an epoch; None: one of each image
     augment: dict[str, Any] | None = {}  # strengths of dsfcnn.data.Augment; null turns all off
 
-    steps: Annotated[int, Field(gt=0)]
+    steps: Annotated[int, Field(gt=0, lt=10**8)]  # checkpoints are numbered in eight digits
     batch: Annotated[int, Field(gt=0)] = 8  # crops of a step, over all processes
     optimiser: Literal["adam", "adamw"] = "adam"
     learning_rate: Rate = 1e-3
