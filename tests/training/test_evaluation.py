@@ -155,6 +155,16 @@ def test_objects_come_back_in_the_pixels_of_the_image(mpp, squares):
     assert ((found > 0) != (sample.instances > 0)).mean() < 0.06
 
 
+@pytest.mark.parametrize(("task", "data"), [("nuclei", "synthetic-nuclei"), ("digits", "synthetic-digits")])
+def test_weights_that_were_driven_too_far_are_not_judged(task, data, refused):
+    model = create(f"cnn-{task}", width=0.1)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.fill_(1e30)
+    with refused(DataError, "lower learning_rate"):
+        evaluate(model, get(task), open_dataset(None, "valid", data), get(task).mpp)
+
+
 def test_a_perfect_model_scores_one(squares):
     valid = open_dataset(squares, "valid", "folder", 0.25)
     seen = []

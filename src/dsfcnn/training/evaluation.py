@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dsfcnn.data import Dataset, Sample
+from dsfcnn.errors import DataError
 from dsfcnn.tasks import Task
 from dsfcnn.tasks.metrics.results import Results
 from dsfcnn.training.images import rescale
@@ -29,9 +30,16 @@ def probabilities(model: Callable[[Tensor], Any], image: np.ndarray) -> dict[str
     padded = np.pad(image, ((0, low), (0, high), (0, 0)), mode="edge") if low or high else image
     with torch.inference_mode():
         outputs = model(to_tensor(padded[None]).to(_number_type(model)))
+        _expect_finite(outputs)
         if not isinstance(outputs, dict):
             return {"class": outputs[0].double().softmax(0).float().numpy()}
         return {head: logits[0, :, :height, :width].softmax(0).float().numpy() for head, logits in outputs.items()}
+
+
+def _expect_finite(outputs: Any) -> None:
+    """Weights that a step has driven too far are finite, and what comes of them is not."""
+    if not all(torch.isfinite(logits).all() for logits in (outputs.values() if isinstance(outputs, dict) else [outputs])):
+        raise DataError("what the network gives is not finite; lower learning_rate or set clip, and start again")
 
 
 def _number_type(model: Any) -> torch.dtype:
@@ -54,6 +62,7 @@ def predict_digits(model: nn.Module, samples: list[Sample]) -> list[np.ndarray]:
     """Probabilities of the classes of images that are all of one size."""
     with torch.inference_mode():
         logits = model(to_tensor(np.stack([sample.image for sample in samples])).to(_number_type(model)))
+        _expect_finite(logits)
         return list(logits.double().softmax(1).float().numpy())
 
 
