@@ -1,6 +1,7 @@
 """Checkpoints: what is saved comes back, what is damaged or foreign is refused, nothing is unpickled."""
 
 import json
+import os
 import pickle
 
 import pytest
@@ -60,6 +61,15 @@ def test_everything_comes_back(tmp_path):
     mine, its = everything(state), everything(other)
     assert set(mine) == set(its)
     assert [name for name in mine if not mine[name].equal(its[name])] == []
+
+
+def test_a_folder_whose_name_is_no_text(tmp_path):
+    odd = tmp_path / os.fsdecode(b"\xffrun")
+    odd.mkdir()
+    save_state(trained(2), odd, "mine")
+    other = start(TrainConfig(**{**DIGITS, "average": 0.9}))
+    assert restore(other, odd, "mine") == []
+    assert other.step == 2
 
 
 def test_the_last_two_are_kept_and_an_interruption_until_the_next(tmp_path):
