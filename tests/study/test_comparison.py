@@ -1,6 +1,7 @@
 """A study trains its rows alike, goes on where it stopped, and writes tables and plots."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -145,6 +146,12 @@ def test_rows_of_fewer_images_are_trained_on_so_many(tmp_path):
 def test_an_unknown_row_is_refused(tmp_path):
     with pytest.raises(UsageError, match="steerable C8"):
         run_study(STUDIES["rotmnist"], DRAWN, tmp_path, rows=["steerable C9"])
+
+
+def test_a_study_in_a_folder_whose_name_is_no_text(tmp_path):
+    out = tmp_path / os.fsdecode(b"\xffstudy")
+    run_study(STUDIES["rotmnist"], DRAWN, out, changes={**TINY, "steps": 1}, rows=["CNN"], tell=str)
+    assert r"\udcffstudy" in (out / "runs" / "cnn-digits-seed0" / "best" / "README.md").read_text()
 
 
 def test_a_row_that_is_named_twice_is_done_once(finished):

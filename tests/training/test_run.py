@@ -4,6 +4,7 @@ import csv
 import fcntl
 import hashlib
 import json
+import os
 import shutil
 import signal
 import sys
@@ -272,6 +273,14 @@ def test_mistakes_are_told_before_work_begins(train, tumour, tmp_path):
     said(train(tumour, tmp_path / "c", "group=Z8"), 2, "group, width or options: no group 'Z8'; use C1")
     said(train(tumour, tmp_path / "d", "bacth=3"), 2, "no setting 'bacth'; did you mean 'batch'?")
     assert not any((tmp_path / name / "config.yaml").exists() for name in "abcd")
+
+
+def test_a_configuration_whose_name_is_no_text(train, tumour, tmp_path):
+    odd = tmp_path / os.fsdecode(b"\xff.yaml")
+    shutil.copy(tumour, odd)
+    done = train(odd, tmp_path / "run", "steps=1")
+    assert done.code == 0, done.said
+    assert r"\udcff.yaml" in (tmp_path / "run" / "best" / "README.md").read_text()
 
 
 def test_fine_tuning_starts_from_a_model(train, tumour, whole, tmp_path):

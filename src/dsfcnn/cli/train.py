@@ -25,6 +25,7 @@ def train(
     from dsfcnn.inference.margin import note_margin
     from dsfcnn.kernels import set_backend
     from dsfcnn.kernels.memory import keep_memory
+    from dsfcnn.slides.source import shown
     from dsfcnn.tasks.task import Segmentation
     from dsfcnn.training.config import read_config
     from dsfcnn.training.images import open_images, rescale
@@ -42,12 +43,12 @@ def train(
     def tell(line: str) -> None:
         console.print(line, highlight=False, soft_wrap=True, markup=False)
 
-    place = config.name if config.is_absolute() or ".." in config.parts else str(config)
+    place = shown(config.name if config.is_absolute() or ".." in config.parts else config)
     command = shlex.join(["dsfcnn", "train", place, *map(_without_folders, changes or [])])
     run = Run(settings, out, tell=tell, command=command)
     columns = (TextColumn("step"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.fields[speed]}"), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal or not run.processes.first) as bar:
-        shown = bar.add_task("", total=settings.steps, speed="")
+        task = bar.add_task("", total=settings.steps, speed="")
         lines = PlainProgress(settings.steps, settings.batch, run.tell)
 
         def progress(state: State, loss: float) -> None:
@@ -55,7 +56,7 @@ def train(
                 lines(state.step, loss)
                 return
             speed = (bar.tasks[0].speed or 0) * settings.batch
-            bar.update(shown, completed=state.step, speed=f"loss {loss:.3f}, {speed:.1f} samples/s")
+            bar.update(task, completed=state.step, speed=f"loss {loss:.3f}, {speed:.1f} samples/s")
 
         run.train(resume, progress)
     if run.processes.first:

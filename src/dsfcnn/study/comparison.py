@@ -21,6 +21,7 @@ from dsfcnn.errors import Interrupted, UsageError
 from dsfcnn.files import atomic_write
 from dsfcnn.groups import parse_group
 from dsfcnn.models import count_parameters, load_model
+from dsfcnn.slides.source import shown
 from dsfcnn.study.judge import Judged
 from dsfcnn.study.plans import LICENCES, Budget, Row, Study
 from dsfcnn.tasks.metrics.auc import auc_difference
@@ -97,7 +98,7 @@ def run_study(
 
 def _command(study: Study, row: Row, data: Path, out: Path, budget: Budget, seed: int, changes: dict[str, Any]) -> str:
     """What trains this row; of folders the names only, for a card does not tell where on somebody's machine they were."""
-    words = ["dsfcnn", "study", study.name, "--data", data.name, "--out", out.name, "--budget", budget, "--row", row.label]
+    words = ["dsfcnn", "study", study.name, "--data", shown(data.name), "--out", shown(out.name), "--budget", budget, "--row", row.label]
     words += ["--seeds", str(seed + 1)] if seed else []
     words += [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in changes.items()]
     return shlex.join(words)
