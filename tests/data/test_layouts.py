@@ -363,6 +363,13 @@ def amat(images, labels):
     return "".join(f"{row} {label}.0\n" for row, label in zip(rows, labels)).encode()
 
 
+def test_mnist_of_two_sizes(tmp_path, refused):
+    write_mnist(tmp_path, packed=False)
+    (tmp_path / "t10k-images-idx3-ubyte").write_bytes(idx(np.zeros((100, 20, 20), np.uint8)))
+    with refused(DataError, "get MNIST again"):
+        open_dataset(tmp_path, "train")
+
+
 def test_official_rotated_mnist(tmp_path, monkeypatch):
     """Rows of text, a thousandth of the 12,000 for training and validation, divided as they are."""
     assert rotmnist.SPLITS == {"train": (0, 10_000), "valid": (10_000, 12_000), "test": (12_000, 62_000)}

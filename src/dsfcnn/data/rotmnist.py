@@ -118,8 +118,12 @@ def turn(image: np.ndarray, degrees: float) -> np.ndarray:
 
 
 def _read_pool(sources: list[Path]) -> tuple[np.ndarray, np.ndarray]:
-    images, labels = (np.concatenate([_read_idx(path, dimensions) for path in sources[first::2]]) for first, dimensions in ((0, 3), (1, 1)))
-    if len(images) != len(labels) or images.shape[1:] != (SIDE, SIDE):
+    read = [[_read_idx(path, dimensions) for path in sources[first::2]] for first, dimensions in ((0, 3), (1, 1))]
+    for path, found in zip(sources[::2], read[0]):
+        if found.shape[1:] != (SIDE, SIDE):
+            raise DataError(f"{shown(path)}: images of shape {found.shape}; get MNIST again")
+    images, labels = map(np.concatenate, read)
+    if len(images) != len(labels):
         raise DataError(f"{shown(sources[0].parent)}: {len(labels)} labels for images of shape {images.shape}; get MNIST again")
     if labels.size and labels.max() > 9:
         raise DataError(f"{shown(sources[1])}: labels above 9; get MNIST again")
