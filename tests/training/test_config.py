@@ -70,6 +70,7 @@ BASE = "task: nuclei\nmodel: dsf-nuclei\nsteps: 10\n"
         ("decode: {marker_threshold: high}", "such as 0.75"),
         ("decode: {marker_threshold: 75}", "from 0 to 1"),
         ("decode: {smallest_region: -5}", "0 or more"),
+        ("schedule: cosine\nmilestones: {5: 0.1}", "give schedule: steps"),
         ("milestones: {-5: 0.1}", "greater than or equal to 0"),
         ("class_weights: [1.0, 2.0]", "nuclei has no classes"),
         ("1: 2", "strings"),

@@ -107,6 +107,10 @@ class TrainConfig(_Settings):
         for key in ("data", "data_mpp", "split_file"):
             if self.format.startswith("synthetic-") and getattr(self, key) is not None:
                 raise ValueError(f"{key}: the format {self.format} draws its images; leave {key} away, or give another format")
+        if self.milestones and self.schedule != "steps":
+            raise ValueError(
+                f"milestones: the schedule {self.schedule} has none; leave them away (milestones={{}}), or give schedule: steps"
+            )
         task = get(self.task)
         try:
             _expect_like(getattr(task, "settings", None), self.decode)
