@@ -6,11 +6,13 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import yaml
+from PIL import Image
 
-from dsfcnn.errors import Interrupted, UsageError
+from dsfcnn.errors import DataError, Interrupted, UsageError
 from dsfcnn.models import count_parameters, create, names
 from dsfcnn.study.comparison import Line, configuration, lines, plot_curves, plot_scores, run_study, write_table
 from dsfcnn.study.plans import STUDIES
@@ -141,6 +143,17 @@ def test_rows_of_fewer_images_are_trained_on_so_many(tmp_path):
         assert settings["final_fit"]
     assert (tmp_path / "images.png").exists()
     assert not (tmp_path / "convergence.png").exists(), "a final fit has no validation"
+
+
+def test_a_test_split_of_one_class_is_told_before_training(tmp_path, refused):
+    for split in ("train", "valid", "test"):
+        for name in ("normal", "tumour"):
+            (tmp_path / "data" / split / name).mkdir(parents=True)
+            Image.fromarray(np.zeros((16, 16, 3), np.uint8)).save(tmp_path / "data" / split / name / "a.png")
+    (tmp_path / "data" / "test" / "normal" / "a.png").unlink()
+    with refused(DataError, "give a test split with both"):
+        run_study(STUDIES["pcam"], tmp_path / "data", tmp_path, changes={"format": "folder", "data_mpp": 0.97}, rows=["CNN"], tell=str)
+    assert not list((tmp_path / "runs").iterdir())
 
 
 def test_an_unknown_row_is_refused(tmp_path):

@@ -303,7 +303,7 @@ def test_validation_images_of_one_class(train, tumour, patches, tmp_path):
     shutil.copytree(patches, tmp_path / "data")
     shutil.rmtree(tmp_path / "data" / "valid" / "normal")
     there = f"data={tmp_path / 'data'}"
-    said(train(tumour, tmp_path / "a", there), 65, "all 2 validation images are tumour", "select=accuracy")
+    said(train(tumour, tmp_path / "a", there), 65, "all 2 images to judge by are tumour", "select=accuracy")
     assert not (tmp_path / "a" / "config.yaml").exists()
     assert train(tumour, tmp_path / "b", there, "select=accuracy").code == 0
     assert "auc" not in (tmp_path / "b" / "metrics.csv").read_text()

@@ -27,6 +27,7 @@ from dsfcnn.study.plans import LICENCES, Budget, Row, Study
 from dsfcnn.tasks.metrics.auc import auc_difference
 from dsfcnn.tasks.metrics.bootstrap import Estimate
 from dsfcnn.training.config import TrainConfig, check
+from dsfcnn.training.images import expect_two_classes
 from dsfcnn.training.run import Run, headline
 from dsfcnn.training.state import State
 
@@ -90,6 +91,8 @@ def run_study(
                 _expect_same_settings(folder, config)
             else:
                 tell(f"{row.label}, seed {seed}")
+                if "auc" in study.metrics:
+                    expect_two_classes(_split(config, study.test_split), seed, "give a test split with both")
                 run = Run(config, folder, tell, _command(study, row, data, out, budget, seed, changes or {}))
                 _train(run, row.label, progress)
                 _test(study, run, partial(progress, f"{row.label}, scored"))

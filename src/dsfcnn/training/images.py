@@ -109,17 +109,15 @@ def expect_fitting(images: Dataset, task: Task) -> None:
         raise DataError(f"{images.name}: its images have colours, and digits are grey; give rotated MNIST")
 
 
-def expect_two_classes(valid: Dataset, seed: int) -> None:
-    """Validation images of one class have no AUC. Two are found soon, by looking here and there."""
+def expect_two_classes(valid: Dataset, seed: int, advice: str = "give images of both, or select=accuracy") -> None:
+    """Images of one class have no AUC. Two are found soon, by looking here and there."""
     seen = set()
     for number in np.argsort(random_stream(seed, 4).random(len(valid))).tolist():
         seen.add(valid[number].label)
         if len(seen) > 1:
             return
     only = ", ".join(valid.classes[label] for label in seen if label is not None)
-    raise DataError(
-        f"{valid.name}: all {len(valid)} validation images are {only}, for which there is no AUC; give images of both, or select=accuracy"
-    )
+    raise DataError(f"{valid.name}: all {len(valid)} images to judge by are {only}, for which there is no AUC; {advice}")
 
 
 def _open(config: TrainConfig, split: str) -> Dataset:
