@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ def dsfcnn(*arguments):
 def test_help_does_not_import_torch():
     code = """
 import sys
+from pathlib import Path
 from dsfcnn.cli.main import main
 try:
     main(["--help"])
@@ -106,6 +108,13 @@ def test_a_mistake_is_one_line(arguments, code, words, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_too_little_memory_is_no_bug(tmp_path):
+    config = Path(__file__).parents[2] / "configs" / "smoke.yaml"
+    done = dsfcnn("train", config, "crop=10000000", "--out", tmp_path / "run")
+    assert (done.returncode, done.stderr.count("\n")) == (70, 1)
+    assert "not enough memory" in done.stderr
+
+
 def test_debug_shows_the_traceback(tmp_path):
     for arguments in (("--debug", "filters"), ("filters", "--debug")):
         done = dsfcnn(*arguments, "--out", tmp_path / "out", "--group", "E8")
@@ -166,6 +175,7 @@ def test_info_of_a_bad_file_is_one_line(tmp_path, small_slide):
 def test_info_does_not_import_torch(small_slide):
     code = """
 import sys
+from pathlib import Path
 from dsfcnn.cli.main import main
 try:
     main(["info", sys.argv[1]])

@@ -78,7 +78,14 @@ def _run(arguments: list[str], debug: bool) -> int:
             raise
         if hasattr(error, "format_message"):  # a mistake in the command line, told by typer
             return _say_usage(error)
+        if _is_out_of_memory(error):
+            return _say("there is not enough memory for this; give a smaller batch, crop or tile, or fewer workers", 70)
         return _say(f"{type(error).__name__}: {error}; this is a bug of dsfcnn, run again with --debug to see where", 70)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """As Python, numpy and torch say it, of the machine and of a GPU."""
+    return isinstance(error, MemoryError) or any(words in str(error) for words in ("can't allocate memory", "CUDA out of memory"))
 
 
 def _expect_no_empty(arguments: list[str]) -> None:
