@@ -16,10 +16,10 @@ _UNFINISHED = ".part"  # end of the name of a file that is being written
 _held: set[tuple[int, Path]] = set()  # by which process, and which file
 
 
-def expect_outside(out: Path, data: Path) -> None:
-    """Nothing is written into the data."""
+def expect_outside(out: Path, data: Path, option: str = "--out") -> None:
+    """Nothing is written into the data; ``option`` says where to write otherwise."""
     if out.resolve().is_relative_to(data.resolve()):
-        raise UsageError(f"{out}: lies in the data {data}, where nothing is written; give another --out")
+        raise UsageError(f"{out}: lies in the data {data}, where nothing is written; give another {option}")
 
 
 def claim_outputs(folder: Path, names: list[str], overwrite: bool) -> None:

@@ -1,5 +1,7 @@
 """What is left of an earlier run, and when it is used."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -21,6 +23,14 @@ def test_tiles_whose_settings_are_lost_are_not_used(tmp_path, resume):
     assert [path.name for path in state.folder.iterdir()] == ["settings.json"]
 
 
+def flip(content, place, bits):
+    """Change a byte of every entry in the list at the end of a ZIP file."""
+    changed = bytearray(content)
+    for entry in re.finditer(b"PK\x01\x02", content):
+        changed[entry.start() + place] ^= bits
+    return bytes(changed)
+
+
 @pytest.mark.parametrize("read", [State.tile, State.damaged])
 @pytest.mark.parametrize(
     "spoil",
@@ -29,8 +39,10 @@ def test_tiles_whose_settings_are_lost_are_not_used(tmp_path, resume):
         lambda content: content[: len(content) // 2],
         lambda content: content[:-30] + b"\xa5" * 30,
         lambda content: content[: (place := content.index(b"damaged.npy") + 40)] + b"\xa5" * 30 + content[place + 30 :],
+        lambda content: flip(content, 10, 0x40),
+        lambda content: flip(content, 8, 0x01),
     ],
-    ids=["empty", "cut short", "no list of contents", "flipped bits"],
+    ids=["empty", "cut short", "no list of contents", "flipped bits", "another compression", "a password"],
 )
 def test_a_damaged_tile_is_named(tmp_path, read, spoil, refused):
     state, tile = State(tmp_path / "a"), Tile(0, 0)

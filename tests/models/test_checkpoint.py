@@ -512,7 +512,7 @@ def test_an_architecture_of_the_wrong_type(architecture, folder):
 
 WRONG = {
     "task": [None, 3, ["nuclei"]],
-    "mpp": [0, -0.25, "0.25", True, [0.25]],
+    "mpp": [0, -0.25, "0.25", True, [0.25], 10**400],
     "tile_margin": [-1, 0.5, "40", 1 << 20, True],
     "classes": [{}, [], ["nucleus"], [{"name": "nucleus"}], [{"name": " ", "color": "#112233"}], [{"name": "a", "color": "red"}]],
     "decode": [[], {"certainty": "high"}, {"certainty": True}],

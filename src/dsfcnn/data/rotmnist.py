@@ -16,8 +16,8 @@ import numpy as np
 
 from dsfcnn.data.pairs import entries
 from dsfcnn.data.sample import Sample, place_in
-from dsfcnn.errors import DataError, DsfcnnError, OutputError, UsageError
-from dsfcnn.files import atomic_write
+from dsfcnn.errors import DataError, DsfcnnError, OutputError
+from dsfcnn.files import atomic_write, expect_outside
 from dsfcnn.slides.source import open_file, shown
 
 SIDE = 28
@@ -66,8 +66,7 @@ def open_split(folder: Path, split: str, cache: Path | None = None) -> Digits:
     sources = [official] if official.exists() else [_idx_file(folder, name) for name in _IDX]
     if cache is None:
         return Digits(_make(sources, split), split, files=tuple(sources))
-    if cache.resolve().is_relative_to(folder.resolve()):
-        raise UsageError(f"{shown(cache)}: lies in the data, where nothing is written; give another cache folder")
+    expect_outside(cache, folder, "cache folder")
     kept = cache / f"rotmnist-{split}-{_digest(sources)}.npy"
     if not kept.exists():
         _keep(kept, _make(sources, split))

@@ -8,6 +8,8 @@ import io
 import json
 import logging
 import warnings
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -49,35 +51,29 @@ def export(folder: Path, path: Path, format: Format) -> None:
         stream.write(content)
 
 
-class _EvenPool(nn.Module):
-    """MaxPool for even sizes alone: without the question which exporters cannot write down."""
+class _Even(nn.Module):
+    """Pooling or Upsample for even sizes alone, without the questions which exporters cannot write down."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        pooled = F.max_pool2d(x.flatten(1, 2) if x.dim() == 5 else x, 2)
-        return pooled.reshape(*x.shape[:3], *pooled.shape[-2:]) if x.dim() == 5 else pooled
-
-
-class _EvenMean(nn.Module):
-    """MeanPool for even sizes alone."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        pooled = F.avg_pool2d(x.flatten(1, 2) if x.dim() == 5 else x, 2)
-        return pooled.reshape(*x.shape[:3], *pooled.shape[-2:]) if x.dim() == 5 else pooled
-
-
-class _EvenUpsample(nn.Module):
-    """Upsample to twice the size; where all sizes are even, the one that is asked for is always that."""
+    def __init__(self, resize: Callable[[Tensor], Tensor]):
+        super().__init__()
+        self.resize = resize
 
     def forward(self, x: Tensor, size: Any = None) -> Tensor:
-        planes = F.interpolate(x.flatten(1, 2) if x.dim() == 5 else x, scale_factor=2.0, mode="bilinear", align_corners=False)
+        planes = self.resize(x.flatten(1, 2) if x.dim() == 5 else x)
         return planes.reshape(*x.shape[:3], *planes.shape[-2:]) if x.dim() == 5 else planes
 
 
+_EVEN: dict[type[nn.Module], Callable[[Tensor], Tensor]] = {
+    MaxPool: partial(F.max_pool2d, kernel_size=2),
+    MeanPool: partial(F.avg_pool2d, kernel_size=2),
+    Upsample: partial(F.interpolate, scale_factor=2.0, mode="bilinear", align_corners=False),
+}
+
+
 def _only_even_sizes(plain: nn.Module) -> None:
-    even = {MaxPool: _EvenPool, MeanPool: _EvenMean, Upsample: _EvenUpsample}
     for name, layer in list(plain.named_modules()):
-        if type(layer) in even:
-            replace_layer(plain, name, even[type(layer)]())
+        if type(layer) in _EVEN:
+            replace_layer(plain, name, _Even(_EVEN[type(layer)]))
 
 
 def _torchscript(plain: nn.Module, example: Tensor, stored: dict[str, str]) -> bytes:

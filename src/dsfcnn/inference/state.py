@@ -154,7 +154,7 @@ class State:
                 return {key: found[key] for key in keys or found.files}
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, BadZipFile, KeyError, EOFError, NotImplementedError, zlib.error) as error:
+        except (OSError, ValueError, BadZipFile, KeyError, EOFError, RuntimeError, zlib.error) as error:
             raise OutputError(f"{self.folder / name}: damaged; remove it and run again with --resume") from error
 
 

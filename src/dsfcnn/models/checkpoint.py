@@ -5,7 +5,6 @@ that every number is finite; the network is first built without memory, so a con
 """
 
 import json
-import math
 import os
 import re
 import stat
@@ -20,7 +19,7 @@ from torch import Tensor, nn
 from dsfcnn import __version__
 from dsfcnn.errors import DataError, DsfcnnError, MissingInputError, UsageError
 from dsfcnn.files import atomic_write, claim_outputs
-from dsfcnn.models.registry import count_parameters, create
+from dsfcnn.models.registry import count_parameters, create, is_number
 
 FORMAT = 1  # of the folder; raised when an older program could not read a new one rightly
 _CONFIG, _WEIGHTS, _CARD = "config.json", "model.safetensors", "README.md"
@@ -147,17 +146,13 @@ def _problem(config: dict[str, Any]) -> str:
     wrong = {
         "task": not isinstance(config.get("task"), str),
         "architecture": not isinstance(config.get("architecture"), dict),
-        "mpp": mpp is not None and not (_is_number(mpp) and mpp > 0),
-        "tile_margin": margin is not None and not (_is_number(margin) and margin == int(margin) and 0 <= margin <= _LARGEST_MARGIN),
+        "mpp": mpp is not None and not (is_number(mpp) and mpp > 0),
+        "tile_margin": margin is not None and not (is_number(margin) and margin == int(margin) and 0 <= margin <= _LARGEST_MARGIN),
         "classes": classes is not None and not (isinstance(classes, list) and classes and all(map(_is_class, classes))),
-        "decode": decode is not None and not (isinstance(decode, dict) and all(map(_is_number, decode.values()))),
+        "decode": decode is not None and not (isinstance(decode, dict) and all(map(is_number, decode.values()))),
         "normalisation": config.get("normalisation", _NORMALISATION) != _NORMALISATION,
     }
     return next((f"{key} is {_one_line(json.dumps(config.get(key), default=str))}" for key, is_wrong in wrong.items() if is_wrong), "")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _is_class(value: object) -> bool:

@@ -1,6 +1,7 @@
 """Models by name."""
 
 import re
+import sys
 from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
@@ -71,11 +72,11 @@ def create(name: str, **options: Any) -> nn.Module:
 def _check(chosen: dict[str, Any]) -> None:
     """Every option that could otherwise fail deep inside, or build something absurd."""
     width, dropout, centre = chosen["width"], chosen.get("dropout", 0.0), chosen.get("centre", 1.0)
-    if not _is_number(width) or not 0 < width <= 16:
+    if not is_number(width) or not 0 < width <= 16:
         raise UsageError(f"width must be a number above 0 and up to 16 but is {width!r}; 1 is the paper's")
-    if not _is_number(dropout) or not 0 <= dropout < 1:
+    if not is_number(dropout) or not 0 <= dropout < 1:
         raise UsageError(f"dropout must be a number from 0 to below 1 but is {dropout!r}; 0.3 is the usual")
-    if not _is_number(centre) or not 0 < centre <= 1:
+    if not is_number(centre) or not 0 < centre <= 1:
         raise UsageError(f"centre must be a number above 0 and up to 1 but is {centre!r}; 1 is all of a patch")
     if chosen.get("checkpointing", False) not in (True, False):
         raise UsageError(f"checkpointing must be true or false but is {chosen['checkpointing']!r}; leave it out for false")
@@ -93,8 +94,9 @@ def _check(chosen: dict[str, Any]) -> None:
         raise UsageError(f"max_frequency must be 1, 2 or 3 but is {chosen['max_frequency']!r}; the paper compares 1 and 2")
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def is_number(value: Any) -> bool:
+    """Finite, and not so many digits that it could not be a float."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def count_parameters(model: nn.Module) -> dict[str, int]:

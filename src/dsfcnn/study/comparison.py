@@ -81,8 +81,9 @@ def run_study(
     if rows is not None and len(chosen) < len(set(rows)):
         raise UsageError(f"{study.name} has no such row; use some of {', '.join(row.label for row in study.rows)}")
     (out / "runs").mkdir(parents=True, exist_ok=True)
+    shared = configuration(study, study.rows[0], budget, 0, data, out / "cache", changes or {})
     for test in sorted((out / "runs").glob("*/test.json")):  # of other rows too, since they stand in one table
-        _expect_same_settings(test.parent, configuration(study, study.rows[0], budget, 0, data, out / "cache", changes or {}), _OWN)
+        _expect_same_settings(test.parent, shared, _OWN)
     for seed in range(seeds):
         for row in chosen:
             folder = out / "runs" / f"{row.folder}-seed{seed}"
