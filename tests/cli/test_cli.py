@@ -19,7 +19,6 @@ def dsfcnn(*arguments):
 def test_help_does_not_import_torch():
     code = """
 import sys
-from pathlib import Path
 from dsfcnn.cli.main import main
 try:
     main(["--help"])
@@ -175,7 +174,6 @@ def test_info_of_a_bad_file_is_one_line(tmp_path, small_slide):
 def test_info_does_not_import_torch(small_slide):
     code = """
 import sys
-from pathlib import Path
 from dsfcnn.cli.main import main
 try:
     main(["info", sys.argv[1]])
